@@ -1,0 +1,1 @@
+"""One cron minute: rescue, count, plan, spawn, supervise, sum up, exit."""

@@ -1,0 +1,32 @@
+"""Background jobs that live for less than a minute. What is shown here is what applications and handlers use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mayfly.app import enqueue, enqueue_many
+    from mayfly.errors import MayflyError
+    from mayfly.job import Job
+    from mayfly.outcome import Cancel, Dead, Retry, Snooze
+    from mayfly.registry import handler
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Cancel", "Dead", "Job", "MayflyError", "Retry", "Snooze", "__version__", "enqueue", "enqueue_many", "handler",
+]  # fmt: skip
+
+_HOME = {
+    **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.app"),
+    **dict.fromkeys(("Cancel", "Dead", "Retry", "Snooze"), "mayfly.outcome"),
+    "Job": "mayfly.job",
+    "MayflyError": "mayfly.errors",
+    "handler": "mayfly.registry",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imported on first use: a process that only declares a handler need not load the database's drivers."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'mayfly' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

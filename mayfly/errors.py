@@ -11,3 +11,153 @@ class UsageError(MayflyError):
 
 class SettingsError(UsageError):
     """A setting is out of bounds, misspelled or does not fit another."""
+
+
+# --- the database -----------------------------------------------------------------------------------------
+
+
+class DatabaseError(MayflyError):
+    """The database cannot be worked with: exit 1, and the next cycle tries again."""
+
+
+class DatabaseAway(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} can't be reached: {reason}. "
+            "Check that the server runs and that DATABASE_URL is right."
+        )
+
+
+class DatabaseRefused(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} refused: {reason}. Check user, password and database name in DATABASE_URL."
+        )
+
+
+class DatabaseFull(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} cannot write: {reason}. Free disk space or make it writable; nothing is lost, "
+            "the next cycle goes on."
+        )
+
+
+class DatabaseBusy(DatabaseError):
+    def __init__(self, where: str, repeats: int, reason: str) -> None:
+        super().__init__(
+            f"The database {where} was still locked after {repeats} tries: {reason}. "
+            "Look for a long transaction there."
+        )
+
+
+class ServerTooOld(DatabaseError):
+    def __init__(self, server: str, product: str, oldest: str) -> None:
+        super().__init__(
+            f"{server} has no SELECT … FOR UPDATE SKIP LOCKED, without which a full queue looks empty. "
+            f"Mayfly needs {product} {oldest} or newer."
+        )
+
+
+class SchemaMissing(DatabaseError):
+    def __init__(self) -> None:
+        super().__init__("The database has no Mayfly tables yet. Run `mayfly migrate` once.")
+
+
+class SchemaOlder(DatabaseError):
+    def __init__(self, stored: str, known: str) -> None:
+        super().__init__(
+            f"The database has schema version {stored}, this Mayfly needs {known}. Run `mayfly migrate`."
+        )
+
+
+class SchemaNewer(DatabaseError):
+    def __init__(self, stored: str, known: str) -> None:
+        super().__init__(
+            f"The database has schema version {stored}, newer than the {known} this Mayfly knows. "
+            "Upgrade Mayfly on this host."
+        )
+
+
+class LostLease(MayflyError):
+    """Somebody else owns the job now; what this process wrote was rolled back."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"lost lease on job {job_id}: another runner owns it now, nothing was changed")
+
+
+class Interrupted(BaseException):
+    """Raised inside a handler whose time is up. No Exception, so that `except Exception` does not swallow it."""
+
+
+# --- enqueueing -------------------------------------------------------------------------------------------
+
+
+class EnqueueError(UsageError):
+    """A job that cannot be accepted, with what is wrong about it."""
+
+
+class BadPayload(EnqueueError):
+    def __init__(self, type_name: str, reason: str) -> None:
+        super().__init__(f"The payload of {type_name} is refused: {reason}.")
+
+
+class PayloadTooLarge(EnqueueError):
+    def __init__(self, type_name: str, size: int, limit: int, limit_name: str) -> None:
+        super().__init__(
+            f"The payload of {type_name} has {size:,} bytes, {limit_name} allows {limit:,}. "
+            "Store large data elsewhere and enqueue a reference to it."
+        )
+
+
+class BadField(EnqueueError):
+    def __init__(self, field: str, given: object, allowed: str) -> None:
+        super().__init__(f"{field}={given!r}: must be {allowed}.")
+
+
+# --- handlers ---------------------------------------------------------------------------------------------
+
+
+class HandlerError(MayflyError):
+    """A handler is declared in a way that cannot work."""
+
+
+class DuplicateHandler(HandlerError):
+    def __init__(self, type_name: str, first: str, second: str) -> None:
+        super().__init__(f"Two handlers for {type_name}: {first} and {second}. Rename one.")
+
+
+class BadHandler(HandlerError):
+    def __init__(self, type_name: str, where: str, reason: str) -> None:
+        super().__init__(f"The handler for {type_name} ({where}) {reason}.")
+
+
+# --- the fleet --------------------------------------------------------------------------------------------
+
+
+class PlanningBusy(DatabaseError):
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            f"Another host has held the planning lock for {seconds:.0f} s (see the table mayfly_locks). "
+            "This cycle is skipped, the next one tries again."
+        )
+
+
+class LostPlanningLock(DatabaseError):
+    def __init__(self) -> None:
+        super().__init__(
+            "This host lost the planning lock before its plan was written: it was too slow. Nothing was started."
+        )
+
+
+class StateDirUnsafe(MayflyError):
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"The state directory {path} {reason}. Remove it or set STATE_DIR to a directory of your own."
+        )
+
+
+class UnknownLane(UsageError):
+    def __init__(self, lane: str, nearest: str | None) -> None:
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"No lane {lane!r}: it has neither jobs nor settings.{hint}")

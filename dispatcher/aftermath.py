@@ -1,0 +1,127 @@
+"""What is left of dead runners: their jobs are settled or given back, their rows closed, their pages removed."""
+
+from dataclasses import dataclass, field
+
+from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
+from dispatcher.supervise import EndedChild
+from dispatcher.world import World
+from mayfly import events
+from mayfly.fleet.runners import Ended, LiveRunner, close_runner
+from mayfly.job import Job
+from mayfly.jobs.count import lanes_statement
+from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
+from mayfly.jobs.settle import Settler
+from mayfly.outcome import Kind, Outcome
+from mayfly.page import Seen, read_page
+from mayfly.schema import JOBS
+from mayfly.statedir import page_path
+from mayfly.tally import Tally
+
+
+@dataclass
+class Aftermath:
+    """Cleans up after runners of one cycle. Its totals are counted under its own name."""
+
+    world: World
+    cycle_id: int
+    tally: Tally = field(default_factory=dict)
+    rescued: int = 0
+
+    def of_lost_runners(self) -> None:
+        """Runners of earlier cycles or other hosts that ended unseen."""
+        for runner in dead_runners(self.world.database, self.world.place):
+            path = page_path(self.world.directory, runner.worker_id)
+            seen = read_page(path) if runner.place == self.world.place else None
+            self._rescue_lost(runner, seen)
+            path.unlink(missing_ok=True)
+        self._rescue_expired()
+
+    def of_ended(self, ended: EndedChild) -> None:
+        """A runner of ours that has just ended."""
+        assignment, exit_ = ended.assignment, ended.exit
+        rescued = rescue_runner(
+            self.world.database,
+            JOBS,
+            self._settler(assignment.worker_id),
+            assignment.lane,
+            lambda job, _held: judge(job, exit_, assignment.window_seconds, self.world.chances()),
+            self.tally,
+        )
+        self._note(rescued)
+        self._close(ended)
+
+    def _rescue_lost(self, runner: LiveRunner, seen: Seen | None) -> None:
+        rescued = rescue_runner(
+            self.world.database,
+            JOBS,
+            self._settler(runner.worker_id),
+            runner.lane,
+            lambda job, held: judge_lost(job, held, seen, self.world.chances()),
+            self.tally,
+        )
+        self._note(rescued)
+        close_lost(self.world.database, runner.worker_id, seen)
+        self.world.log.say(events.runner_lost(runner.worker_id, runner.lane, len(rescued.settlements)))
+
+    def _rescue_expired(self) -> None:
+        """The net below the net: a lease that ran out without a runner's row to tell of it."""
+        database = self.world.database
+        now = database.clock.now()
+        lanes = list(database.read(lambda connection: connection.execute(lanes_statement(JOBS)).scalars().all()))
+        expired = database.read(lambda connection: expired_jobs(connection, JOBS, lanes, now))
+        for (lane, worker_id), jobs in expired.items():
+            rescued = rescue_runner(
+                database,
+                JOBS,
+                self._settler(worker_id),
+                lane,
+                lambda job, held: judge_lost(job, held, None, self.world.chances()),
+                self.tally,
+            )
+            self._note(rescued)
+            self.world.log.say(events.runner_lost(worker_id, lane, len(jobs)))
+
+    def _note(self, rescued: Rescued) -> None:
+        self.tally = rescued.tally
+        self.rescued += len(rescued.settlements)
+        for each in rescued.settlements:
+            if each.outcome.kind is not Kind.RELEASED:
+                self.world.log.say(_told(each.job, each.outcome))
+
+    def _close(self, ended: EndedChild) -> None:
+        seen, exit_ = ended.exit.seen, ended.exit
+        jobs = seen.done + seen.failed
+        row = Ended(
+            ending=ending_of(exit_),
+            exit_code=exit_.code if exit_.code >= 0 else None,
+            signal=exit_.signal,
+            jobs_done=seen.done,
+            jobs_failed=seen.failed,
+            average_ms=seen.busy_ms / jobs if jobs else None,
+            peak_memory=exit_.peak_memory,
+            cpu_ms=ended.cpu_ms,
+        )
+        database = self.world.database
+        now = database.clock.now()
+        database.run(lambda connection: close_runner(connection, ended.assignment.worker_id, row, now))
+
+    def _settler(self, worker_id: str) -> Settler:
+        return Settler(worker_id, self.cycle_id, counted_as=f"dispatcher-{self.cycle_id}")
+
+
+def tell_ending(world: World, ended: EndedChild) -> None:
+    worker_id, exit_ = ended.assignment.worker_id, ended.exit
+    match ending_of(exit_):
+        case Ending.OK:
+            world.log.say(events.worker_completed(worker_id, ended.lived_ms))
+        case Ending.TIMEOUT:
+            world.log.say(events.worker_timed_out(worker_id, ended.lived_ms))
+        case Ending.CRASH:
+            world.log.say(events.worker_crashed(worker_id, reason_of(exit_), ended.lived_ms))
+        case Ending.ERROR:
+            world.log.say(events.worker_failed(worker_id, exit_.code, ended.lived_ms))
+
+
+def _told(job: Job, outcome: Outcome) -> events.Event:
+    reason = (outcome.error or "").partition("\n")[0]
+    return events.job_settled_for_dead(job.id, job.type, outcome.kind.value, reason)

@@ -1,0 +1,147 @@
+"""`python -m dispatcher`: what cron starts every minute."""
+
+import json
+import sys
+from difflib import get_close_matches
+from typing import Any, TextIO
+
+import click
+
+from dispatcher.cycle import run_cycle
+from dispatcher.lock import take_lock
+from dispatcher.plan import Plan
+from dispatcher.planning import Counted, look
+from dispatcher.summary import trouble_paragraph
+from dispatcher.world import World
+from mayfly import commandline, events, exits, opening
+from mayfly.clock import host_now, monotonic
+from mayfly.engine import Database
+from mayfly.errors import MayflyError, UnknownLane
+from mayfly.fleet.place import this_place, this_process
+from mayfly.jobs.count import lanes_statement
+from mayfly.logs import LOG_NAME, Log, open_log, silent_log
+from mayfly.schema import JOBS
+from mayfly.settings import Loaded, Settings, load
+from mayfly.statedir import lock_path, open_state_dir, state_dir
+from mayfly.version import require_version
+
+
+@click.command(help="Run one cycle: rescue, count, plan, start runners, supervise them, sum up. Meant for cron.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and touch nothing.")
+@click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
+@click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
+def command(dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
+    started = monotonic()
+    loaded = load()
+    if dry_run:
+        return show_plan(loaded.settings, frozenset(lanes), as_json, started)
+    if as_json:
+        raise click.UsageError("--json goes with --dry-run.")
+    return dispatch(loaded, frozenset(lanes), started, echo=sys.stderr if sys.stderr.isatty() else None)
+
+
+def dispatch(loaded: Loaded, lanes: frozenset[str], started: float, echo: TextIO | None) -> int:
+    """Silent under cron when all went well; a paragraph on stderr, which cron mails, when not."""
+    settings = loaded.settings
+    log = open_log(settings, "DISPATCHER", echo)
+    log.say(events.cycle_started(host_now(), settings.host_name))
+    for warning in loaded.warnings:
+        log.say(events.setting_doubtful(warning))
+    directory = open_state_dir(settings)
+    lock = take_lock(lock_path(directory))
+    if lock is None:
+        log.say(events.cycle_skipped())
+        return exits.SUCCESS
+    try:
+        world = open_world(settings, log, lanes, started)
+        summary = run_cycle(world, lock)
+    except MayflyError as error:
+        log.say(events.cycle_failed(str(error)))
+        raise
+    finally:
+        lock.close()
+    _complain(trouble_paragraph(summary, settings.host_name, _log_name(settings)), echo)
+    return summary.exit_code
+
+
+def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> World:
+    database = opening.open_database(settings)
+    database.read(require_version)
+    _refuse_unknown(lanes, settings, database)
+    return World(
+        settings=settings,
+        database=database,
+        log=log,
+        directory=state_dir(settings),
+        place=this_place(settings.host_name),
+        process=this_process(),
+        started=started,
+        only_lanes=lanes,
+    )
+
+
+def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started: float) -> int:
+    url = settings.database_url.get_secret_value()
+    missing = opening.missing_embedded(url)
+    if missing is not None:
+        click.echo(
+            f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
+            err=True,
+        )
+        return exits.SUCCESS
+    world = open_world(settings, silent_log(), lanes, started)
+    counted, plan = look(world)
+    world.database.close()
+    click.echo(json.dumps(plan_facts(counted, plan), indent=2) if as_json else plan_table(counted, plan))
+    return exits.SUCCESS
+
+
+def plan_facts(counted: Counted, plan: Plan) -> dict[str, Any]:
+    lanes = [
+        {
+            "lane": each.count.lane.name,
+            "pending": each.count.pending,
+            "pending_is_capped": each.count.capped,
+            "running": each.count.running,
+            "wanted": each.wanted,
+            "planned": each.planned,
+            "cuts": list(each.cuts),
+        }
+        for each in plan.lanes
+    ]
+    return {"pending": str(counted), "runners": plan.runners, "lanes": lanes}
+
+
+def plan_table(counted: Counted, plan: Plan) -> str:
+    rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
+    for each in plan.lanes:
+        pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
+        figures = (pending, str(each.count.running), str(each.wanted), str(each.planned))
+        rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "", f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."])
+
+
+def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Database) -> None:
+    """A misspelled lane would be a cycle that does nothing, every minute."""
+    if not lanes:
+        return
+    known = set(database.read(lambda connection: connection.execute(lanes_statement(JOBS)).scalars().all()))
+    known |= settings.lanes.keys()
+    for lane in sorted(lanes - known):
+        raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))
+
+
+def _complain(paragraph: str, echo: TextIO | None) -> None:
+    """On a terminal the log has been shown already."""
+    if paragraph and echo is None:
+        click.echo(paragraph, err=True)
+
+
+def _log_name(settings: Settings) -> str:
+    return str(settings.log_dir / LOG_NAME) if settings.log_to == "file" else f"the log ({settings.log_to})"
+
+
+def main() -> None:
+    commandline.run(command, "python -m dispatcher")

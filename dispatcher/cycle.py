@@ -1,0 +1,179 @@
+"""One cycle, readable as the story it is: verify, rescue, plan, spawn, supervise, prune, sum up."""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import Connection
+
+from dispatcher.aftermath import Aftermath, tell_ending
+from dispatcher.endings import Ending, ending_of
+from dispatcher.lock import HostLock
+from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
+from dispatcher.spawn import Spawner
+from dispatcher.summary import RunnerEnd, Summary, cycle_row, lane_figures, summary_lines
+from dispatcher.supervise import EndedChild, Supervisor
+from dispatcher.world import World
+from mayfly import dialect, events
+from mayfly.clock import monotonic
+from mayfly.errors import MayflyError
+from mayfly.fleet.cycles import add_up_totals, close_cycle
+from mayfly.fleet.planning import planning
+from mayfly.jobs.prune import Keep, prune
+from mayfly.prctl import adopt_orphans
+from mayfly.schema import JOBS
+from mayfly.version import require_version
+
+
+@dataclass
+class Progress:
+    """What has happened so far in this cycle."""
+
+    ends: list[RunnerEnd] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    broken_lanes: set[str] = field(default_factory=set)  # a runner ended with an error: no other one this cycle
+
+    def note(self, ended: EndedChild) -> None:
+        ending = ending_of(ended.exit)
+        self.ends.append(RunnerEnd(ended.assignment.lane, ending, ended.lived_ms))
+        if ending is Ending.ERROR:
+            self.broken_lanes.add(ended.assignment.lane)
+
+
+def run_cycle(world: World, lock: HostLock) -> Summary:
+    """The minute, from the first look at the database to the summary."""
+    verify(world)
+    supervisor = Supervisor(world.deadline, world.settings.dispatch_timeout, world.settings.worker_memory, world.log)
+    supervisor.install()
+    adopt_orphans()
+    progress = Progress()
+    try:
+        aftermath, planned = rescue_and_plan(world)
+        spawner = Spawner(world.settings, world.directory, (lock.close, supervisor.close_in_child))
+        spawn(world, spawner, supervisor, planned)
+        supervise(world, spawner, supervisor, aftermath, planned, progress)
+    finally:
+        supervisor.close()
+    return finish(world, aftermath, planned, progress, supervisor.guard_fired)
+
+
+def verify(world: World) -> None:
+    """One cheap SELECT says whether this is our schema; the first connection says whether it is a server for us."""
+    database, log = world.database, world.log
+    server = database.read(_verify_server)
+    log.say(events.database_verified(server))
+    if database.clock.is_skewed:
+        log.say(events.clock_skewed(database.clock.offset))
+
+
+def _verify_server(connection: Connection) -> str:
+    dialect.require_skip_locked(connection)
+    require_version(connection)
+    return dialect.server_name(connection)
+
+
+def rescue_and_plan(world: World) -> tuple[Aftermath, Planned]:
+    """What dead runners held is pending again before anything is counted."""
+    with planning(world.database, world.place.host) as cycle_id:
+        aftermath = Aftermath(world, cycle_id)
+        aftermath.of_lost_runners()
+        planned = plan_first(world, cycle_id)
+    world.log.say(events.pending_jobs(str(planned.counted)))
+    tell_plan(world, planned)
+    if not planned.assignments and not planned.counted.pending:
+        world.log.say(events.nothing_pending())
+    return aftermath, planned
+
+
+def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
+    """No connection crosses the fork. Whoever is not started any more is rescued as one that never was."""
+    world.database.close()
+    if planned.assignments:
+        world.log.say(events.spawning(len(planned.assignments)))
+    for assignment in planned.assignments:
+        if supervisor.may_spawn:
+            world.log.say(events.spawning_worker(assignment.worker_id, assignment.lane))
+            supervisor.add(spawner.spawn(assignment))
+
+
+def supervise(
+    world: World,
+    spawner: Spawner,
+    supervisor: Supervisor,
+    aftermath: Aftermath,
+    planned: Planned,
+    progress: Progress,
+) -> None:
+    """Until the last runner is gone. A slot that becomes free goes to whoever has work."""
+    while supervisor.alive:
+        ended = supervisor.wait()
+        for each in ended:
+            tell_ending(world, each)
+            progress.note(each)
+        try:
+            for each in ended:
+                aftermath.of_ended(each)
+            if ended and supervisor.may_spawn and not progress.problems:
+                more = plan_more(world, planned.cycle_id, frozenset(progress.broken_lanes))
+                if more is not None:
+                    tell_plan(world, more)
+                    spawn(world, spawner, supervisor, more)
+        except MayflyError as error:
+            # The runners still have to be watched to their end; what they held is rescued in the next cycle.
+            progress.problems.append(str(error))
+            world.log.say(events.cycle_failed(str(error)))
+
+
+def finish(world: World, aftermath: Aftermath, planned: Planned, progress: Progress, guard_fired: bool) -> Summary:
+    """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
+    pruned, tally = 0, aftermath.tally
+    try:
+        pruned = prune(world.database, JOBS, _keep(world))
+        if pruned:
+            world.log.say(events.pruned(pruned))
+        tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
+    except MayflyError as error:
+        progress.problems.append(str(error))
+    summary = Summary(
+        cycle_id=planned.cycle_id,
+        pending=str(planned.counted),
+        planned=len(planned.assignments),
+        ends=progress.ends,
+        duration_ms=round((monotonic() - world.started) * 1000),
+        tally=tally,
+        rescued=aftermath.rescued,
+        repeated=world.database.repeats,
+        pruned=pruned,
+        problems=tuple(dict.fromkeys(progress.problems)),
+        guard_fired=guard_fired,
+    )
+    tell_summary(world, summary)
+    record(world, summary)
+    return summary
+
+
+def tell_summary(world: World, summary: Summary) -> None:
+    for line in summary_lines(summary):
+        world.log.say(events.summary_line(line))
+    for figures in lane_figures(summary):
+        world.log.say(events.lane_summary(figures))
+
+
+def record(world: World, summary: Summary) -> None:
+    database = world.database
+    try:
+        now = database.clock.now()
+        database.run(lambda connection: close_cycle(connection, summary.cycle_id, cycle_row(summary), now))
+    except MayflyError as error:
+        world.log.say(events.cycle_failed(str(error)))
+    finally:
+        database.close()
+
+
+def _keep(world: World) -> Keep:
+    settings = world.settings
+    return Keep(
+        done=settings.keep_done_days,
+        cancelled=settings.keep_cancelled_days,
+        dead=settings.keep_dead_days,
+        cycles=settings.keep_cycles_days,
+        runners=settings.keep_runners_days,
+    )

@@ -1,0 +1,40 @@
+"""What handlers print: kept in the log up to a bound, the rest counted and dropped, so that nobody blocks."""
+
+import os
+
+KEPT_BYTES = 64 << 10
+_CHUNK = 64 << 10
+
+
+class Output:
+    """The reading end of a runner's stdout and stderr."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_blocking(descriptor, False)
+        self.descriptor = descriptor
+        self.dropped = 0
+        self._room = KEPT_BYTES
+        self._partial = b""
+
+    def lines(self) -> tuple[list[str], bool]:
+        """Whole lines that have come in, and whether more may follow."""
+        kept = bytearray(self._partial)
+        is_open = True
+        while True:
+            try:
+                chunk = os.read(self.descriptor, _CHUNK)
+            except BlockingIOError:
+                break
+            if not chunk:
+                is_open = False
+                break
+            kept += chunk[: self._room]
+            self.dropped += max(0, len(chunk) - self._room)
+            self._room = max(0, self._room - len(chunk))
+        whole, newline, self._partial = bytes(kept).rpartition(b"\n")
+        if not is_open:
+            whole, self._partial = whole + newline + self._partial, b""
+        return whole.decode(errors="replace").splitlines(), is_open
+
+    def close(self) -> None:
+        os.close(self.descriptor)

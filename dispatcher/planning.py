@@ -1,0 +1,182 @@
+"""From the table to assignments: count, plan, and write the plan down before anybody is started."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import count
+
+from sqlalchemy import Connection
+
+from dispatcher.headroom import measure, slots
+from dispatcher.plan import Lane, LaneCount, Plan, plan_runners
+from dispatcher.world import World
+from mayfly import events
+from mayfly.clock import monotonic
+from mayfly.fleet.cycles import note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.planning import finish_planning, planning
+from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
+from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
+from mayfly.schema import JOBS
+
+WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new runner would only be interrupted
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the table said: the ground of a plan."""
+
+    due: tuple[Due, ...]
+    running: dict[str, int]
+    running_here: int
+    passed_over: dict[str, int]
+
+    @property
+    def pending(self) -> int:
+        return sum(each.pending for each in self.due)
+
+    def __str__(self) -> str:
+        return f"{self.pending}+" if any(each.capped for each in self.due) else str(self.pending)
+
+
+@dataclass(frozen=True)
+class Planned:
+    cycle_id: int
+    counted: Counted
+    plan: Plan
+    assignments: tuple[Assignment, ...]
+
+
+def plan_first(world: World, cycle_id: int) -> Planned:
+    """The plan a cycle begins with; the caller holds the planning lock."""
+    return _plan(world, cycle_id, cycle_id)
+
+
+def plan_more(world: World, cycle_id: int, without: frozenset[str]) -> Planned | None:
+    """A slot was freed: plan again, if another lane has work and there is time for it."""
+    if runner_deadline(world) - monotonic() < WORTH_STARTING_SECONDS:
+        return None
+    counted = world.database.read(lambda connection: count_work(connection, world))
+    if not make_plan(world, counted, without).runners:
+        return None
+    with planning(world.database, world.place.host) as number:
+        return _plan(world, number, cycle_id, without)
+
+
+def look(world: World) -> tuple[Counted, Plan]:
+    """The plan as it would be, without a lock and without a trace: --dry-run."""
+    counted = world.database.read(lambda connection: count_work(connection, world))
+    return counted, make_plan(world, counted)
+
+
+def count_work(connection: Connection, world: World) -> Counted:
+    settings = world.settings
+
+    def cap_of(lane: str) -> int:
+        resolved = settings.lane(lane)
+        return max(resolved.batch_size * resolved.max_workers, COUNT_AT_LEAST)
+
+    return Counted(
+        due=tuple(count_due(connection, JOBS, world.database.clock.now(), cap_of)),
+        running=live_by_lane(connection),
+        running_here=live_on_host(connection, world.place.host),
+        passed_over=passed_over_counts(connection),
+    )
+
+
+def make_plan(world: World, counted: Counted, without: frozenset[str] = frozenset()) -> Plan:
+    """Lanes that are not served now are planned with nothing pending: what they run still fills their pools."""
+    due = {each.lane: each for each in counted.due}
+    counts = []
+    for name in sorted({*due, *counted.running}):
+        found = due.get(name, Due(name, 0, capped=False))
+        served = world.serves(name) and name not in without
+        counts.append(
+            LaneCount(
+                lane=_lane(world, name),
+                pending=found.pending if served else 0,
+                running=counted.running.get(name, 0),
+                capped=found.capped,
+                passed_over=counted.passed_over.get(name, 0),
+            )
+        )
+    settings = world.settings
+    room = slots(
+        measure(),
+        host_max_workers=settings.host_max_workers,
+        running_here=counted.running_here,
+        min_free_memory=settings.min_free_memory,
+        max_load=settings.max_load,
+    )
+    return plan_runners(counts, settings.pools, room)
+
+
+def runner_deadline(world: World) -> float:
+    """A runner's guard counts from its start; one that starts late must still be gone in time."""
+    settings = world.settings
+    reserve = min(2.0, (settings.dispatch_timeout - settings.worker_timeout) / 2)
+    return min(monotonic() + settings.worker_timeout, world.deadline - reserve)
+
+
+def _plan(world: World, number: int, cycle_id: int, without: frozenset[str] = frozenset()) -> Planned:
+    counted = world.database.read(lambda connection: count_work(connection, world))
+    plan = make_plan(world, counted, without)
+    now = world.database.clock.now()
+    assignments = tuple(_assign(world, plan, number, cycle_id, now))
+    waiting = plan.passed_over()
+
+    def write(connection: Connection) -> None:
+        finish_planning(connection, number)
+        if number == cycle_id:
+            open_cycle(connection, cycle_id, world.place.host, now)
+        add_planned(connection, assignments, world.place, world.process, now)
+        note_passed_over(connection, counted.passed_over, waiting)
+
+    world.database.run(write)
+    return Planned(cycle_id, counted, plan, assignments)
+
+
+def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime) -> Iterator[Assignment]:
+    deadline = runner_deadline(world)
+    lease_left = world.deadline - monotonic() + LEASE_GRACE_SECONDS
+    numbers = count(1)
+    for planned in plan.lanes:
+        for _ in range(planned.planned):
+            yield Assignment(
+                worker_id=f"worker-{number}-{next(numbers)}",
+                lane=planned.count.lane.name,
+                cycle_id=cycle_id,
+                deadline=deadline,
+                window_seconds=world.settings.worker_timeout,
+                lease_until=now + timedelta(seconds=lease_left),
+            )
+
+
+def _lane(world: World, name: str) -> Lane:
+    resolved = world.settings.lane(name)
+    return Lane(
+        name,
+        resolved.batch_size,
+        resolved.max_workers,
+        resolved.min_workers,
+        resolved.rank,
+        resolved.pool,
+        resolved.external,
+    )
+
+
+def tell_plan(world: World, planned: Planned) -> None:
+    for each in planned.plan.lanes:
+        if each.wanted or each.cuts:
+            lane = each.count.lane
+            pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
+            world.log.say(
+                events.workers_calculated(
+                    lane.name,
+                    each.planned,
+                    pending,
+                    lane.batch_size,
+                    lane.max_workers,
+                    each.count.running,
+                    each.cuts,
+                )
+            )

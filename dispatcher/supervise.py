@@ -1,0 +1,209 @@
+"""Watch the runners of this cycle: their ends, their memory, their time, what they print, and our own signals."""
+
+import os
+import selectors
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from dispatcher.endings import Exit, KilledFor
+from dispatcher.spawn import Child
+from mayfly import events
+from mayfly.clock import monotonic
+from mayfly.fleet.runners import Assignment
+from mayfly.logs import Log
+
+TICK_SECONDS = 0.25
+TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
+OVERDUE_SECONDS = 1.0  # beyond a runner's own last deadline
+_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class EndedChild:
+    assignment: Assignment
+    exit: Exit
+    lived_ms: int
+    cpu_ms: int
+
+
+class Supervisor:
+    def __init__(self, deadline: float, timeout_seconds: float, memory_limit: int | None, log: Log) -> None:
+        self._deadline = deadline
+        self._timeout_seconds = timeout_seconds
+        self._memory_limit = memory_limit
+        self._log = log
+        self._children: dict[int, Child] = {}
+        self._selector = selectors.DefaultSelector()
+        self._wake_read, self._wake_write = os.pipe()
+        self._terminated_at: float | None = None
+        self.stopped_by: str | None = None
+        self.guard_fired = False
+
+    def install(self) -> None:
+        """A signal wakes the wait below; nothing is done inside the handler."""
+        for each in (self._wake_read, self._wake_write):
+            os.set_blocking(each, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_stop)
+
+    @property
+    def alive(self) -> int:
+        return len(self._children)
+
+    @property
+    def may_spawn(self) -> bool:
+        return self.stopped_by is None and not self.guard_fired
+
+    def add(self, child: Child) -> None:
+        self._children[child.pid] = child
+        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+        self._selector.register(child.output.descriptor, selectors.EVENT_READ, child)
+        if self.stopped_by is not None:  # the signal came between the decision and the fork
+            _terminate(child)
+
+    def wait(self) -> list[EndedChild]:
+        """Until something happens, a quarter of a second at most; the runners that have ended."""
+        ended: set[int] = set()
+        for key, _ in self._selector.select(TICK_SECONDS):
+            child = key.data
+            if child is None:
+                _drain(self._wake_read)
+            elif key.fd == child.pidfd:
+                ended.add(child.pid)
+            else:
+                self._read_output(child)
+        self._enforce()
+        return [self._reap(self._children[pid]) for pid in sorted(ended)]
+
+    def close_in_child(self) -> None:
+        """Nothing of ours may live on in a forked runner."""
+        self._selector.close()
+        for child in self._children.values():
+            child.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        _end_strays()
+        self.close_in_child()
+
+    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
+        if self.stopped_by is None:
+            self.stopped_by = signal.Signals(number).name
+            self._log.say(events.stopping(self.stopped_by, self.alive))
+            for child in self._children.values():
+                _terminate(child)
+
+    def _enforce(self) -> None:
+        now = monotonic()
+        if now >= self._deadline and self._children:
+            self._end_all(now)
+        for child in self._children.values():
+            if child.killed_for is None:
+                self._enforce_on(child, now)
+
+    def _end_all(self, now: float) -> None:
+        """The dispatcher's own guard: TERM, and a second later KILL, of every process group still alive."""
+        if self._terminated_at is None:
+            self.guard_fired = True
+            self._terminated_at = now
+            self._log.say(events.dispatch_timeout(self._timeout_seconds, self.alive))
+            number = signal.SIGTERM
+        elif now >= self._terminated_at + TERM_GRACE_SECONDS:
+            number = signal.SIGKILL
+        else:
+            return
+        for child in self._children.values():
+            child.killed_for = child.killed_for or KilledFor.TIME
+            child.kill_group(number)
+
+    def _enforce_on(self, child: Child, now: float) -> None:
+        worker_id = child.assignment.worker_id
+        hard_deadline = child.page.read().hard_deadline
+        if hard_deadline and now > hard_deadline + OVERDUE_SECONDS:
+            self._log.say(events.worker_overdue(worker_id))
+            self._kill(child, KilledFor.TIME)
+        if self._memory_limit is not None:
+            memory = resident_bytes(child.pid)
+            if memory > self._memory_limit:
+                self._log.say(events.worker_too_large(worker_id, memory, self._memory_limit))
+                self._kill(child, KilledFor.MEMORY)
+
+    def _kill(self, child: Child, reason: KilledFor) -> None:
+        child.killed_for = reason
+        child.kill_group(signal.SIGKILL)
+
+    def _reap(self, child: Child) -> EndedChild:
+        _pid, status, usage = os.wait4(child.pid, 0)
+        ended = monotonic()
+        child.kill_group(signal.SIGKILL)  # what its handlers left running
+        self._read_output(child)
+        if child.output.dropped:
+            self._log.say(events.output_dropped(child.assignment.worker_id, child.output.dropped))
+        self._forget(child)
+        exit_ = Exit(
+            code=os.waitstatus_to_exitcode(status),
+            seen=child.page.read(),
+            ended=ended,
+            peak_memory=usage.ru_maxrss * 1024,
+            killed_for=child.killed_for,
+        )
+        child.close()
+        child.page.path.unlink(missing_ok=True)
+        cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
+        return EndedChild(child.assignment, exit_, round((ended - child.started) * 1000), cpu_ms)
+
+    def _forget(self, child: Child) -> None:
+        del self._children[child.pid]
+        for descriptor in (child.pidfd, child.output.descriptor):
+            if descriptor in self._selector.get_map():
+                self._selector.unregister(descriptor)
+
+    def _read_output(self, child: Child) -> None:
+        lines, is_open = child.output.lines()
+        for line in lines:
+            self._log.say(events.output_line(child.assignment.worker_id, line))
+        if not is_open and child.output.descriptor in self._selector.get_map():
+            self._selector.unregister(child.output.descriptor)
+
+
+def resident_bytes(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_SIZE
+    except OSError:
+        return 0
+
+
+def _terminate(child: Child) -> None:
+    """The runner alone: its handler may finish, and so may what the handler started."""
+    try:
+        os.kill(child.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+def _end_strays() -> None:
+    """Processes that left their runner's group came to us when it died (see prctl.adopt_orphans)."""
+    strays: Iterable[psutil.Process] = psutil.Process().children(recursive=True)
+    for stray in strays:
+        try:
+            stray.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(list(strays), timeout=1)
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4096):
+            continue
+    except BlockingIOError:
+        return

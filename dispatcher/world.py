@@ -1,0 +1,36 @@
+"""What one cycle works with: settings, the database, the log, and where and when it runs."""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mayfly.backoff import Backoff
+from mayfly.engine import Database
+from mayfly.fleet.place import Place, Process
+from mayfly.logs import Log
+from mayfly.settings import Settings
+from mayfly.verdict import Chances
+
+
+@dataclass(frozen=True)
+class World:
+    settings: Settings
+    database: Database
+    log: Log
+    directory: Path  # of the lock and the pages
+    place: Place
+    process: Process
+    started: float  # monotonic
+    only_lanes: frozenset[str] = field(default_factory=frozenset)  # empty: all
+
+    @property
+    def deadline(self) -> float:
+        return self.started + self.settings.dispatch_timeout
+
+    def serves(self, lane: str) -> bool:
+        return not self.only_lanes or lane in self.only_lanes
+
+    def chances(self) -> Chances:
+        """How jobs of dead runners come back. Their handlers' own backoff is not known here: never imported."""
+        usual = Backoff(self.settings.backoff_base, self.settings.backoff_cap)
+        return Chances(self.database.clock.now(), usual, random.random())  # noqa: S311 - spreads retries

@@ -1,0 +1,138 @@
+"""What a producing process needs of Mayfly, opened on first use: settings, the database, the handlers."""
+
+import os
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select
+
+from mayfly.dialect import utc_now
+from mayfly.engine import Database
+from mayfly.errors import BadField
+from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs, slices
+from mayfly.jobs.foreign import AnyConnection, open_connection
+from mayfly.opening import load_registry, open_database
+from mayfly.outcome import Seconds, seconds
+from mayfly.registry import Registry
+from mayfly.schema import JOBS
+from mayfly.settings import Settings, load_settings
+
+PRODUCER_CONNECTIONS = 5
+
+
+class App:
+    """A process's own, or what a runner has already opened and shares with its handlers."""
+
+    def __init__(
+        self, settings: Settings, database: Database | None = None, registry: Registry | None = None
+    ) -> None:
+        self.settings = settings
+        self.door = Door(settings.payload_limit, settings.max_attempts)
+        self._database = database
+        self._registry = registry
+
+    @property
+    def database(self) -> Database:
+        if self._database is None:
+            self._database = open_database(self.settings, connections=PRODUCER_CONNECTIONS)
+        return self._database
+
+    @property
+    def registry(self) -> Registry:
+        if self._registry is None:
+            self._registry = load_registry(self.settings)
+        return self._registry
+
+
+_apps: dict[int, App] = {}
+
+
+def current_app() -> App:
+    """One a process: what was opened before a fork is not used after it."""
+    if os.getpid() not in _apps:
+        use_app(App(load_settings()))
+    return _apps[os.getpid()]
+
+
+def use_app(app: App) -> None:
+    """A runner lets handlers enqueue through its own single connection."""
+    _apps.clear()
+    _apps[os.getpid()] = app
+
+
+def enqueue(
+    type: str,
+    payload: Mapping[str, Any] | None = None,
+    *,
+    lane: str | None = None,
+    run_at: datetime | None = None,
+    delay: Seconds | None = None,
+    priority: int | None = None,
+    unique_key: str | None = None,
+    group_key: str | None = None,
+    max_attempts: int | None = None,
+    connection: Any = None,
+) -> int:
+    """Enqueue one job and return its id, or the id of the live job that already holds its `unique_key`.
+
+    With `connection=` the job is part of the application's own transaction: it commits or rolls back with it,
+    and nothing is committed or repeated here.
+    """
+    given = None if connection is None else open_connection(connection)
+    new = _admit(
+        given,
+        type=type,
+        payload=payload or {},
+        lane=lane,
+        run_at=run_at,
+        delay=delay,
+        priority=priority,
+        unique_key=unique_key,
+        group_key=group_key,
+        max_attempts=max_attempts,
+    )
+    if given is not None:
+        return insert_job(given, JOBS, new)
+    return current_app().database.run(lambda own: insert_job(own, JOBS, new))
+
+
+def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
+    """Enqueue jobs given as mappings with the arguments of `enqueue`; how many were inserted.
+
+    Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are left out.
+    """
+    given = None if connection is None else open_connection(connection)
+    admitted = (_admit(given, **each) for each in jobs)
+    if given is not None:
+        return insert_jobs(given, JOBS, admitted)
+    return sum(_insert_committed(part) for part in slices(admitted))
+
+
+def _insert_committed(part: list[NewJob]) -> int:
+    return current_app().database.run(lambda own: insert_jobs(own, JOBS, part))
+
+
+def _admit(
+    given: AnyConnection | None,
+    type: str,
+    payload: Mapping[str, Any],
+    delay: Seconds | None = None,
+    run_at: datetime | None = None,
+    **options: Any,
+) -> NewJob:
+    app = current_app()
+    if delay is not None:
+        if run_at is not None:
+            raise BadField("delay", delay, "left out where run_at is given")
+        run_at = _now(given) + timedelta(seconds=seconds(delay))
+    return app.door.admit(type, payload, app.registry.get(type), run_at=run_at, **options)
+
+
+def _now(given: AnyConnection | None) -> datetime:
+    """The database's time. An application's own connection is asked itself: ours may not even be configured."""
+    if given is None:
+        return current_app().database.clock.now()
+    found = given.execute(select(utc_now())).scalar_one()
+    at = found if isinstance(found, datetime) else datetime.fromisoformat(found)  # sqlite3 gives the text
+    return at if at.tzinfo else at.replace(tzinfo=UTC)

@@ -1,0 +1,44 @@
+"""The one place that reads a clock. The database's time rules; guards count on the monotonic clock."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+SKEW_WORTH_TELLING = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The host's clock, moved by its measured distance to the database's."""
+
+    offset: timedelta = timedelta(0)
+
+    def now(self) -> datetime:
+        return host_now() + self.offset
+
+    @property
+    def is_skewed(self) -> bool:
+        return abs(self.offset) > SKEW_WORTH_TELLING
+
+
+def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
+    """The answer was true about half-way through the round trip."""
+    return Clock(database_now - (asked_at + (answered_at - asked_at) / 2))
+
+
+def host_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def monotonic() -> float:
+    """Seconds that no one can set back. Read from the kernel: freezegun must not stop a guard."""
+    return time.clock_gettime(time.CLOCK_MONOTONIC)
+
+
+def pause(seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def milliseconds(at: datetime) -> int:
+    """Since the epoch, exact: float timestamps lose the last digits."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

@@ -1,0 +1,27 @@
+"""How every command ends: a sentence instead of a traceback, and an exit code that means one thing."""
+
+import sys
+
+import click
+
+from mayfly import exits
+from mayfly.errors import MayflyError, UsageError
+
+
+def run(command: click.Command, program: str) -> None:
+    """Run a click command; its return value is the exit code."""
+    try:
+        code = command.main(prog_name=program, standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(exits.USAGE)
+    except click.Abort:
+        click.echo("Aborted.", err=True)
+        sys.exit(exits.ERROR)
+    except UsageError as error:
+        click.echo(str(error), err=True)
+        sys.exit(exits.USAGE)
+    except MayflyError as error:
+        click.echo(str(error), err=True)
+        sys.exit(exits.ERROR)
+    sys.exit(code if isinstance(code, int) else exits.SUCCESS)

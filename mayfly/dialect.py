@@ -1,0 +1,351 @@
+"""The only module that asks which database this is. Each branch says what differs and why."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, DateTime, Dialect, Integer, Select, Table, Text, and_, text
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.event import listen
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import QueuePool
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import Insert
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import TypeDecorator, TypeEngine
+
+from mayfly.errors import ServerTooOld
+
+CONNECT_SECONDS = 3
+STATEMENT_SECONDS = 10  # PyMySQL's own default waits for ever on a cut link
+LOCK_SECONDS = 5
+IDLE_SECONDS = 90  # a dead client's session and its locks are gone after this
+
+# Differs because SQLite counts up only in a column that is literally INTEGER.
+Id = BigInteger().with_variant(Integer, "sqlite")
+
+# Differs because MySQL's TEXT ends at 64 KiB and a truncated traceback should still hold its last line.
+LongText = Text().with_variant(mysql.MEDIUMTEXT(), "mysql")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC datetimes in Python, microseconds in the database."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # Differs because PostgreSQL can keep an instant (a session in another zone still writes it right),
+        # and MySQL's DATETIME drops fractions unless asked for them.
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True, precision=6))
+        if dialect.name == "mysql":
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))  # type: ignore[no-untyped-call]
+        return dialect.type_descriptor(sqlite.DATETIME())
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or dialect.name == "postgresql":
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, _dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class JsonText(TypeDecorator[str]):
+    """JSON kept as the text that came in: parsed once, by us, and only where somebody looks."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # Differs because PostgreSQL's jsonb refuses \u0000 and its json does not; MariaDB's JSON is text with
+        # a check; SQLite has functions for JSON but no type.
+        if dialect.name == "postgresql":
+            return dialect.type_descriptor(postgresql.JSON())
+        if dialect.name == "mysql":
+            return dialect.type_descriptor(mysql.JSON())
+        return dialect.type_descriptor(Text())
+
+    def bind_processor(self, _dialect: Dialect) -> None:
+        return None
+
+    def result_processor(self, _dialect: Dialect, _coltype: object) -> None:
+        return None
+
+
+class utc_now(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function it is
+    """The database's clock in UTC, whatever the session's zone, with all its digits."""
+
+    type = UtcDateTime()
+    inherit_cache = True
+
+
+@compiles(utc_now, "mysql")
+def _mysql_utc_now(_element: utc_now, _compiler: SQLCompiler, **_: object) -> str:
+    return "(UTC_TIMESTAMP(6))"
+
+
+@compiles(utc_now, "postgresql")
+def _postgres_utc_now(_element: utc_now, _compiler: SQLCompiler, **_: object) -> str:
+    return "clock_timestamp()"  # now() would be the start of the transaction
+
+
+@compiles(utc_now, "sqlite")
+def _sqlite_utc_now(_element: utc_now, _compiler: SQLCompiler, **_: object) -> str:
+    return "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
+
+
+# --- connecting -------------------------------------------------------------------------------------------
+
+
+def engine_options(url: URL, connections: int) -> dict[str, Any]:
+    """A small pool that never resets by a round trip: each unit of work ends in its own COMMIT or ROLLBACK."""
+    pool = {"poolclass": QueuePool, "pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None}
+    # Differs because each driver names its time-outs otherwise, and SQLite has no server to lose.
+    if url.get_backend_name() == "sqlite":
+        return {**pool, "connect_args": {"timeout": STATEMENT_SECONDS, "check_same_thread": False}}
+    if url.get_backend_name() == "mysql":
+        session = f"SET SESSION time_zone='+00:00', wait_timeout={IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES'"
+        return {
+            **pool,
+            "isolation_level": "READ COMMITTED",
+            "connect_args": {
+                "connect_timeout": CONNECT_SECONDS,
+                "read_timeout": STATEMENT_SECONDS,
+                "write_timeout": STATEMENT_SECONDS,
+                "charset": "utf8mb4",
+                "init_command": f"{session}, innodb_lock_wait_timeout={LOCK_SECONDS}",
+            },
+        }
+    session = (
+        f"-c timezone=UTC -c statement_timeout={STATEMENT_SECONDS}s -c lock_timeout={LOCK_SECONDS}s "
+        f"-c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
+    )
+    return {
+        **pool,
+        "isolation_level": "READ COMMITTED",
+        "connect_args": {
+            "connect_timeout": CONNECT_SECONDS,
+            "tcp_user_timeout": STATEMENT_SECONDS * 1000,
+            "keepalives_idle": CONNECT_SECONDS,
+            "keepalives_interval": 1,
+            "options": session,
+        },
+    }
+
+
+def embedded_file(url: str) -> Path | None:
+    # Differs because only SQLite's database is a file of ours.
+    parsed = make_url(url)
+    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+
+
+def prepare_engine(engine: Engine) -> None:
+    # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
+    # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
+    if engine.dialect.name == "sqlite":
+        listen(engine, "connect", _leave_transactions_to_us)
+        listen(engine, "begin", _begin_immediate)
+    # Differs because psycopg parses JSON by itself, and a JSON string could no longer be told from its text.
+    if engine.dialect.name == "postgresql":
+        listen(engine, "connect", _leave_json_as_text)
+
+
+def _leave_transactions_to_us(dbapi_connection: Any, _record: object) -> None:
+    dbapi_connection.isolation_level = None
+    dbapi_connection.execute("PRAGMA synchronous=FULL")
+
+
+def _begin_immediate(connection: Connection) -> None:
+    reading = connection.get_execution_options().get("mayfly_reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _leave_json_as_text(dbapi_connection: Any, _record: object) -> None:
+    from psycopg.types.json import set_json_loads  # an extra: only there where PostgreSQL is used
+
+    set_json_loads(lambda raw: raw if isinstance(raw, str) else bytes(raw).decode(), dbapi_connection)
+
+
+def packet_limit(connection: Any) -> int | None:
+    """The largest statement the server takes; None where there is no such limit."""
+    # Differs because MySQL answers a larger one by cutting the connection (2006), not by an error.
+    if connection.dialect.name != "mysql":
+        return None
+    return int(connection.execute(text("SELECT @@max_allowed_packet")).scalar_one())
+
+
+# --- what a server can do ---------------------------------------------------------------------------------
+
+
+def server_name(connection: Connection) -> str:
+    version = ".".join(str(part) for part in (connection.dialect.server_version_info or ())[:3])
+    return f"{_product(connection)} {version}"
+
+
+def require_skip_locked(connection: Connection) -> None:
+    """A server that ignores SKIP LOCKED would look like an empty queue; refuse it with a sentence."""
+    # Differs because the two MySQLs learned it at different versions; PostgreSQL in 9.5; SQLite locks whole.
+    oldest = {"MySQL": (8, 0, 1), "MariaDB": (10, 6), "PostgreSQL": (12,), "SQLite": (3, 35)}
+    product = _product(connection)
+    version = connection.dialect.server_version_info
+    if version is not None and tuple(version) < oldest[product]:
+        raise ServerTooOld(server_name(connection), product, ".".join(map(str, oldest[product])))
+
+
+def _product(connection: Connection) -> str:
+    if connection.dialect.name == "mysql":
+        return "MariaDB" if getattr(connection.dialect, "is_mariadb", False) else "MySQL"
+    return {"postgresql": "PostgreSQL", "sqlite": "SQLite"}[connection.dialect.name]
+
+
+# --- statements -------------------------------------------------------------------------------------------
+
+
+def lock_rows(statement: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    # Differs because SQLite has no row locks: SQLAlchemy leaves FOR UPDATE out there, and BEGIN IMMEDIATE
+    # has already made this transaction the only writer.
+    return statement.with_for_update(skip_locked=True)
+
+
+def insert_or_keep(dialect: Dialect, table: Table, live: tuple[str, ...]) -> Insert:
+    """INSERT that leaves the job alone which already holds the unique key."""
+    # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE there also softens other errors
+    # into warnings: every value has passed our own door by then.
+    if dialect.name == "mysql":
+        return mysql.insert(table).prefix_with("IGNORE")
+    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing(
+        index_elements=[table.c.unique_key],
+        index_where=and_(table.c.unique_key.is_not(None), table.c.status.in_(live)),
+    )
+
+
+def has_insert_returning(dialect: Dialect) -> bool:
+    # Differs because MySQL has no RETURNING at all, and MariaDB's is not known to SQLAlchemy's bulk insert.
+    return dialect.name != "mysql"
+
+
+def upsert(dialect: Dialect, table: Table, key: tuple[str, ...], columns: Collection[str]) -> Insert:
+    """INSERT that overwrites these columns of the row with the same key: repeating it changes nothing."""
+    # Differs because MySQL writes ON DUPLICATE KEY UPDATE where the others write ON CONFLICT.
+    others = [name for name in columns if name not in key]
+    if dialect.name == "mysql":
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
+    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    written = insert(table)
+    return written.on_conflict_do_update(
+        index_elements=list(key), set_={name: written.excluded[name] for name in others}
+    )
+
+
+def has_partial_indexes(dialect: Dialect) -> bool:
+    return dialect.name != "mysql"
+
+
+def json_object_check(dialect: Dialect, name: str) -> str:
+    # Differs because each database names the type of a JSON value by another function.
+    if dialect.name == "postgresql":
+        return f"json_typeof({name}) = 'object'"
+    object_word = "OBJECT" if dialect.name == "mysql" else "object"
+    return f"json_valid({name}) AND json_type({name}) = '{object_word}'"
+
+
+def dialect_of_raw(connection: object) -> Dialect | None:
+    """The dialect of an application's own driver connection, or None when it is not one we know."""
+    # Differs because each driver writes parameters otherwise (%s, %(name)s, ?).
+    package = type(connection).__module__.partition(".")[0]
+    url = {"pymysql": "mysql+pymysql://", "psycopg": "postgresql+psycopg://", "sqlite3": "sqlite://"}.get(package)
+    return make_url(url).get_dialect()() if url else None
+
+
+# --- migrations -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def migration_lock(connection: Connection) -> Iterator[None]:
+    """One migration at a time, over all hosts. Here, before any table exists, a named lock must serve."""
+    # Differs because each server names such a lock otherwise; SQLite's BEGIN IMMEDIATE is one already, and
+    # its journal mode is a property of the file that is set once, outside of any transaction.
+    if connection.dialect.name == "mysql":
+        connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)"))
+        connection.commit()
+    elif connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_lock(hashtext('mayfly_migrate'))"))
+        connection.commit()
+    else:
+        connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
+    yield
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+class Trouble(Enum):
+    """What a driver's error means to us."""
+
+    REPEAT = auto()  # a deadlock and its kind: the same transaction again
+    AWAY = auto()  # no server, or no longer
+    REFUSED = auto()  # user, password, database name
+    FULL = auto()  # no space, or read-only
+    NO_TABLE = auto()
+    OTHER = auto()
+
+
+_MYSQL = {
+    **dict.fromkeys((1213, 1205, 1020), Trouble.REPEAT),
+    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1040, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
+    **dict.fromkeys((1044, 1045, 1049, 1130, 1698), Trouble.REFUSED),
+    **dict.fromkeys((1021, 1114, 1290, 1836, 3), Trouble.FULL),
+    1146: Trouble.NO_TABLE,
+}
+_POSTGRES = {
+    **dict.fromkeys(("40001", "40P01", "55P03"), Trouble.REPEAT),
+    **dict.fromkeys(("57P01", "57P02", "57P03", "53300", "57P05", "25P03"), Trouble.AWAY),
+    **dict.fromkeys(("28000", "28P01", "3D000"), Trouble.REFUSED),
+    **dict.fromkeys(("53100", "25006"), Trouble.FULL),
+    "42P01": Trouble.NO_TABLE,
+}
+_SQLITE = {
+    "SQLITE_BUSY": Trouble.REPEAT,
+    "SQLITE_LOCKED": Trouble.REPEAT,
+    "SQLITE_CANTOPEN": Trouble.AWAY,
+    "SQLITE_NOTADB": Trouble.AWAY,
+    "SQLITE_FULL": Trouble.FULL,
+    "SQLITE_READONLY": Trouble.FULL,
+    "SQLITE_IOERR": Trouble.FULL,
+}
+
+
+def trouble(error: DBAPIError, dialect: Dialect) -> Trouble:
+    original = error.orig
+    # Differs because MySQL numbers its errors, PostgreSQL has SQLSTATEs (none when it could not even connect)
+    # and SQLite names them; "no such table" alone has no name of its own there.
+    if dialect.name == "mysql":
+        code = original.args[0] if original is not None and original.args else 0
+        return _MYSQL.get(code, Trouble.OTHER) if isinstance(code, int) else Trouble.OTHER
+    if dialect.name == "postgresql":
+        state = getattr(original, "sqlstate", None)
+        if state is None:
+            return _postgres_connect_trouble(error)
+        return _POSTGRES.get(state, Trouble.AWAY if state.startswith("08") else Trouble.OTHER)
+    if "no such table" in str(original):
+        return Trouble.NO_TABLE
+    name = getattr(original, "sqlite_errorname", "")
+    return next((meaning for prefix, meaning in _SQLITE.items() if name.startswith(prefix)), Trouble.OTHER)
+
+
+def _postgres_connect_trouble(error: DBAPIError) -> Trouble:
+    words = str(error.orig)
+    if "authentication failed" in words or "does not exist" in words or "no pg_hba.conf" in words:
+        return Trouble.REFUSED
+    return Trouble.AWAY if isinstance(error, OperationalError) else Trouble.OTHER

@@ -1,0 +1,145 @@
+"""The door to the database: units of work that are committed once, and repeated when the database asks for it."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import local
+from typing import TypeVar
+
+from sqlalchemy import Connection, create_engine, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from mayfly import dialect
+from mayfly.clock import Clock, clock_from, host_now, pause
+from mayfly.dialect import Trouble
+from mayfly.errors import (
+    DatabaseAway,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseFull,
+    DatabaseRefused,
+    Interrupted,
+    SchemaMissing,
+)
+
+T = TypeVar("T")
+
+TRIES = 6  # deadlocks are rare and short: whoever loses six times in a row has met something else
+FIRST_PAUSE = 0.02
+
+
+class Database:
+    """One database and at most `connections` sessions on it. Safe to use from threads, never across a fork."""
+
+    def __init__(self, url: str, connections: int = 1) -> None:
+        parsed = make_url(url)
+        self.name = parsed.render_as_string(hide_password=True)
+        self.engine = create_engine(parsed, **dialect.engine_options(parsed, connections))
+        dialect.prepare_engine(self.engine)
+        self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
+        self._clock: Clock | None = None
+        self._ambient = local()
+
+    @property
+    def clock(self) -> Clock:
+        """Measured once a process, on its first connection."""
+        if self._clock is None:
+            self.read(lambda _connection: None)
+        assert self._clock is not None
+        return self._clock
+
+    def set_clock(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.
+
+        Whatever `work` does must be repeatable: a COMMIT whose answer was lost may have happened.
+        """
+        joined: Connection | None = getattr(self._ambient, "connection", None)
+        if joined is not None:
+            return work(joined)
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                with self._begin() as connection:
+                    return work(connection)
+            except DBAPIError as error:
+                if tries == TRIES or not self._may_repeat(error, tries):
+                    raise self._explain(error) from error
+                self.repeats += 1
+                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
+        try:
+            with (
+                self.engine.connect().execution_options(mayfly_reading=True) as connection,
+                connection.begin(),
+            ):
+                self._measure_once(connection)
+                return work(connection)
+        except DBAPIError as error:
+            raise self._explain(error) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction of the caller's own; `run` on the same thread joins it instead of waiting for it."""
+        try:
+            with self._begin() as connection:
+                self._ambient.connection = connection
+                try:
+                    yield connection
+                finally:
+                    self._ambient.connection = None
+        except DBAPIError as error:
+            raise self._explain(error) from error
+
+    def close(self) -> None:
+        """Nothing stays open: before a fork, and between cycles."""
+        self.engine.dispose()
+
+    @contextmanager
+    def _begin(self) -> Iterator[Connection]:
+        with self.engine.begin() as connection:
+            try:
+                self._measure_once(connection)
+                yield connection
+            except Interrupted:
+                # Half an answer may still be in the pipe: neither ROLLBACK nor the next statement could trust it.
+                connection.invalidate()
+                raise
+
+    def _measure_once(self, connection: Connection) -> None:
+        if self._clock is None:
+            self._clock = _measure_clock(connection)
+
+    def _may_repeat(self, error: DBAPIError, tries: int) -> bool:
+        """Deadlocks and their kind; and once, on a new connection, after the old one was found cut."""
+        if dialect.trouble(error, self.engine.dialect) is Trouble.REPEAT:
+            return True
+        return error.connection_invalidated and tries == 1
+
+    def _explain(self, error: DBAPIError) -> Exception:
+        """The sentence for a person; an error that is our own mistake stays what it is."""
+        reason = _first_line(error)
+        explained: dict[Trouble, DatabaseError] = {
+            Trouble.REPEAT: DatabaseBusy(self.name, TRIES, reason),
+            Trouble.AWAY: DatabaseAway(self.name, reason),
+            Trouble.REFUSED: DatabaseRefused(self.name, reason),
+            Trouble.FULL: DatabaseFull(self.name, reason),
+            Trouble.NO_TABLE: SchemaMissing(),
+        }
+        return explained.get(dialect.trouble(error, self.engine.dialect), error)
+
+
+def _measure_clock(connection: Connection) -> Clock:
+    asked_at = host_now()
+    database_now = connection.execute(select(dialect.utc_now())).scalar_one()
+    return clock_from(database_now, asked_at, host_now())
+
+
+def _first_line(error: DBAPIError) -> str:
+    return str(error.orig).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,240 @@
+"""Everything that Mayfly says in its log: all the wording, in one place. Operators grep for these phrases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Event:
+    name: str
+    text: str
+    level: Level = Level.INFO
+    fields: Mapping[str, object] = field(default_factory=dict)
+
+
+def _said(name: str, text: str, level: Level = Level.INFO, **fields: object) -> Event:
+    return Event(name, text, level, fields)
+
+
+# --- the dispatcher ---------------------------------------------------------------------------------------
+
+
+def cycle_started(at: datetime, host: str) -> Event:
+    return _said("cycle_started", f"Dispatch cycle started at {at.isoformat(timespec='seconds')}", host=host)
+
+
+def cycle_skipped() -> Event:
+    text = "Skipped: the previous cycle of this host still holds the lock"
+    return _said("cycle_skipped", text, Level.WARNING)
+
+
+def database_verified(server: str) -> Event:
+    return _said("database_verified", f"Database connection verified ({server})", server=server)
+
+
+def clock_skewed(offset: timedelta) -> Event:
+    seconds = offset.total_seconds()
+    text = (
+        f"This host's clock is off by {-seconds:+.1f} s against the database's; the database's rules. Check NTP here"
+    )
+    return _said("clock_skewed", text, Level.WARNING, offset_seconds=seconds)
+
+
+def setting_doubtful(sentence: str) -> Event:
+    return _said("setting_doubtful", sentence, Level.WARNING)
+
+
+def runner_lost(worker_id: str, lane: str, jobs: int) -> Event:
+    text = f"Rescued {jobs} jobs of {worker_id}, which is gone"
+    return _said("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)
+
+
+def pending_jobs(pending: str) -> Event:
+    return _said("pending_jobs", f"Pending jobs: {pending}", pending=pending)
+
+
+def nothing_pending() -> Event:
+    return _said("nothing_pending", "No pending jobs, skipping worker spawn")
+
+
+def workers_calculated(
+    lane: str, planned: int, pending: str, batch: int, maximum: int, running: int, cuts: tuple[str, ...]
+) -> Event:
+    because = f"; cut by {', '.join(cuts)}" if cuts else ""
+    return _said(
+        "workers_calculated",
+        f"Calculated worker count: {planned} (pending={pending}, batch={batch}, max={maximum}) "
+        f"lane={lane} running={running}{because}",
+        lane=lane,
+        planned=planned,
+        pending=pending,
+        batch=batch,
+        max=maximum,
+        running=running,
+        cuts=cuts,
+    )
+
+
+def spawning(count: int) -> Event:
+    return _said("spawning", f"Spawning {count} workers...", count=count)
+
+
+def spawning_worker(worker_id: str, lane: str) -> Event:
+    return _said("spawning_worker", f"Spawning worker: {worker_id} lane={lane}", worker_id=worker_id, lane=lane)
+
+
+def worker_completed(worker_id: str, milliseconds: int) -> Event:
+    text = f"Worker {worker_id} completed successfully ({milliseconds}ms)"
+    return _said("worker_completed", text, worker_id=worker_id, duration_ms=milliseconds)
+
+
+def worker_failed(worker_id: str, code: int, milliseconds: int) -> Event:
+    return _said(
+        "worker_failed",
+        f"Worker {worker_id} failed with code {code} ({milliseconds}ms)",
+        Level.ERROR,
+        worker_id=worker_id,
+        exit_code=code,
+        duration_ms=milliseconds,
+    )
+
+
+def worker_timed_out(worker_id: str, milliseconds: int) -> Event:
+    text = f"Worker {worker_id} timed out ({milliseconds}ms)"
+    return _said("worker_timed_out", text, Level.ERROR, worker_id=worker_id, duration_ms=milliseconds)
+
+
+def worker_crashed(worker_id: str, reason: str, milliseconds: int) -> Event:
+    text = f"Worker {worker_id} crashed: {reason} ({milliseconds}ms)"
+    return _said("worker_crashed", text, Level.ERROR, worker_id=worker_id, reason=reason, duration_ms=milliseconds)
+
+
+def dispatch_timeout(seconds: float, alive: int) -> Event:
+    text = f"Exceeded {seconds:g}s timeout: ending {alive} workers"
+    return _said("dispatch_timeout", text, Level.ERROR, seconds=seconds, alive=alive)
+
+
+def worker_overdue(worker_id: str) -> Event:
+    text = f"Worker {worker_id} is past its own deadline and does not end: killing it"
+    return _said("worker_overdue", text, Level.ERROR, worker_id=worker_id)
+
+
+def worker_too_large(worker_id: str, memory: int, limit: int) -> Event:
+    text = f"Worker {worker_id} uses {memory >> 20} MB, above WORKER_MEMORY {limit >> 20} MB: killing it"
+    return _said("worker_too_large", text, Level.ERROR, worker_id=worker_id, memory=memory, limit=limit)
+
+
+def stopping(signal_name: str, alive: int) -> Event:
+    text = f"Received {signal_name}: stopping {alive} workers, giving their jobs back"
+    return _said("stopping", text, Level.WARNING, signal=signal_name, alive=alive)
+
+
+def job_settled_for_dead(job_id: int, type_name: str, outcome: str, reason: str) -> Event:
+    return _said(
+        "job_settled_for_dead",
+        f"Job {job_id} ({type_name}): {outcome}: {reason}",
+        Level.WARNING,
+        job_id=job_id,
+        type=type_name,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def output_line(worker_id: str, line: str) -> Event:
+    return _said("output", f"{worker_id} printed: {line}", worker_id=worker_id, line=line)
+
+
+def output_dropped(worker_id: str, dropped: int) -> Event:
+    text = f"{worker_id} printed {dropped:,} bytes more, which were dropped"
+    return _said("output_dropped", text, Level.WARNING, worker_id=worker_id, bytes=dropped)
+
+
+def pruned(rows: int) -> Event:
+    return _said("pruned", f"Pruned {rows} old rows", rows=rows)
+
+
+def cycle_failed(reason: str) -> Event:
+    return _said("cycle_failed", f"Cycle failed: {reason}", Level.ERROR, reason=reason)
+
+
+def summary_line(text: str) -> Event:
+    return _said("summary", text)
+
+
+def lane_summary(figures: Mapping[str, object]) -> Event:
+    return Event("lane_summary", " ".join(f"{key}={value}" for key, value in figures.items()), fields=figures)
+
+
+# --- the runner -------------------------------------------------------------------------------------------
+
+
+def worker_started(lane: str) -> Event:
+    return _said("worker_started", "Starting ephemeral worker", lane=lane)
+
+
+def handler_module_failed(module: str, reason: str) -> Event:
+    text = f"Handler module {module} cannot be imported: {reason}"
+    return _said("handler_module_failed", text, Level.ERROR, module=module, reason=reason)
+
+
+def processing(count: int) -> Event:
+    return _said("processing", f"Processing {count} jobs...", jobs=count)
+
+
+def batch_completed(outcomes: Mapping[str, int]) -> Event:
+    """`Completed 4 jobs, 1 retry`: what is zero is not said."""
+    done = outcomes.get("done", 0)
+    names = {"failed": "retry", "timed out": "timeout"}
+    others = [f"{number} {names.get(kind, kind)}" for kind, number in sorted(outcomes.items()) if kind != "done"]
+    return Event("batch_completed", ", ".join([f"Completed {done} jobs", *others]), fields=outcomes)
+
+
+def job_failed(job_id: int, type_name: str, attempt: int, attempts: int, outcome: str, reason: str) -> Event:
+    return _said(
+        "job_failed",
+        f"Job {job_id} ({type_name}) attempt {attempt}/{attempts}: {outcome}: {reason}",
+        Level.WARNING,
+        job_id=job_id,
+        type=type_name,
+        attempt=attempt,
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def lost_lease(job_id: int, type_name: str) -> Event:
+    text = f"Job {job_id} ({type_name}): lost lease, nothing was changed"
+    return _said("lost_lease", text, Level.WARNING, job_id=job_id, type=type_name)
+
+
+def result_dropped(job_id: int, type_name: str, reason: str) -> Event:
+    text = f"Job {job_id} ({type_name}): result dropped, {reason}"
+    return _said("result_dropped", text, Level.WARNING, job_id=job_id, type=type_name, reason=reason)
+
+
+def backlog_remains(given_back: int) -> Event:
+    text = f"Time is up: backlog remains, {given_back} jobs given back"
+    return _said("backlog_remains", text, jobs=given_back)
+
+
+def guard_interrupted(job_id: int, type_name: str, seconds: float) -> Event:
+    text = f"Time is up: interrupted job {job_id} ({type_name}) after {seconds:.1f} s"
+    return _said("guard_interrupted", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)
+
+
+def worker_stopping(signal_name: str) -> Event:
+    text = f"Received {signal_name}: claiming nothing more"
+    return _said("worker_stopping", text, Level.WARNING, signal=signal_name)
+
+
+def worker_error(reason: str) -> Event:
+    return _said("worker_error", reason, Level.ERROR, reason=reason)

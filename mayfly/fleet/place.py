@@ -1,0 +1,51 @@
+"""Where a process lives, told so that its death can be known for certain: host, machine, pid, start time."""
+
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine. A pid alone is reused; with its start time it is not."""
+
+    pid: int
+    started: int  # clock ticks since boot
+
+    @property
+    def is_alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host by its name, and the boot and process namespace in which its pids mean something."""
+
+    host: str
+    machine: str
+
+
+def this_place(host_name: str) -> Place:
+    return Place(host_name, _machine())
+
+
+def this_process() -> Process:
+    return Process(os.getpid(), start_time(os.getpid()) or 0)
+
+
+def start_time(pid: int) -> int | None:
+    """None when there is no such process, or only its zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    state, *rest = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold spaces and brackets
+    return None if state in (b"Z", b"X") else int(rest[18])
+
+
+@cache
+def _machine() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    namespace = str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
+    return f"{boot}/{namespace}"[:64]

@@ -1,0 +1,95 @@
+"""Claim a batch: lock due rows, write the new owner, commit. No handler runs before the commit is known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, Update, select, update
+
+from mayfly.dialect import lock_rows
+from mayfly.job import Job
+from mayfly.schema import PRIORITIES, JobTable
+
+
+@dataclass(frozen=True)
+class Claimant:
+    """Who claims: a runner in its lane, until when its lease holds."""
+
+    worker_id: str
+    lane: str
+    lease_until: datetime
+    fresh: bool = True  # has run nothing yet: only such a runner may take a job that killed another
+
+
+def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> list[Job]:
+    """The next due jobs, high priority first, oldest first, now owned by the claimant."""
+    rows: list[Row[Any]] = []
+    for priority in PRIORITIES:
+        wanted = size - len(rows)
+        rows += connection.execute(due_statement(jobs, claimant.lane, priority, wanted, now)).all()
+        if len(rows) == size:
+            break
+    taken = together(rows, claimant.fresh)
+    if taken:
+        connection.execute(claim_statement(jobs, [row.id for row in taken], claimant, now))
+    return [_job(row, claimant.lane) for row in taken]
+
+
+def due_statement(jobs: JobTable, lane: str, priority: int, size: int, now: datetime) -> Select[*tuple[Any, ...]]:
+    """Lane, status and priority are equalities, so run_at is a pure range of the claim index."""
+    c = jobs.c
+    return lock_rows(
+        select(
+            c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions, c.suspect,
+            c.run_at, c.group_key,
+        )
+        .where(c.lane == lane, c.status == jobs.pending, c.priority == priority, c.run_at <= now)
+        .order_by(c.run_at, c.id)
+        .limit(size)
+    )  # fmt: skip
+
+
+def claim_statement(jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> Update:
+    """By primary key only, in ascending order: two claims can never wait for each other crosswise."""
+    return (
+        update(jobs.table)
+        .where(jobs.c.id.in_(sorted(ids)))
+        .values(
+            status=jobs.processing,
+            worker_id=claimant.worker_id,
+            locked_at=now,
+            lease_until=claimant.lease_until,
+            started_at=None,
+            attempts=jobs.c.attempts + 1,
+            claims=jobs.c.claims + 1,
+        )
+    )
+
+
+def together(rows: Sequence[Row[Any]], fresh: bool) -> Sequence[Row[Any]]:
+    """What may share a claim. A suspect is taken alone, one that killed its process only by a fresh runner."""
+    for number, row in enumerate(rows):
+        if not row.suspect:
+            continue
+        if number > 0:
+            return rows[:number]
+        return rows[:1] if fresh or not row.crashes else []
+    return rows
+
+
+def _job(row: Row[Any], lane: str) -> Job:
+    return Job(
+        id=row.id,
+        type=row.type,
+        lane=lane,
+        payload_text=row.payload,
+        attempt=row.attempts + 1,
+        max_attempts=row.max_attempts,
+        claims=row.claims + 1,
+        crashes=row.crashes,
+        interruptions=row.interruptions,
+        suspect=bool(row.suspect),
+        run_at=row.run_at,
+        group_key=row.group_key,
+    )

@@ -1,0 +1,40 @@
+"""Open what the settings name: the database, created on first use where it is a file, and the handlers."""
+
+import sys
+from pathlib import Path
+
+from mayfly.dialect import embedded_file
+from mayfly.engine import Database
+from mayfly.registry import Registry, load_handlers
+from mayfly.settings import Settings
+
+
+def open_database(settings: Settings, connections: int = 1) -> Database:
+    url = settings.database_url.get_secret_value()
+    create_embedded(url)
+    return Database(url, connections)
+
+
+def create_embedded(url: str) -> None:
+    """A new SQLite file gets its tables by itself; a server's database never without being asked."""
+    path = embedded_file(url)
+    if path is None or (path.exists() and path.stat().st_size > 0):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    from mayfly.migrations import migrate  # Alembic costs more to import than all the rest of a cycle
+
+    migrate(url)
+
+
+def missing_embedded(url: str) -> Path | None:
+    """The SQLite file that would be created by opening; for those who may only look."""
+    path = embedded_file(url)
+    return path if path is not None and not path.exists() else None
+
+
+def load_registry(settings: Settings) -> Registry:
+    """Handlers live in MAYFLY_HOME or are installed; cron starts us elsewhere."""
+    home = str(settings.home)
+    if home not in sys.path:
+        sys.path.insert(0, home)
+    return load_handlers(settings.handlers)

@@ -1,0 +1,77 @@
+"""What can become of a job: what a handler raises to steer it, and what is written when it settles."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+Seconds = float | int | timedelta
+
+
+class Steer(Exception):
+    """Raised by a handler to say what should become of its job."""
+
+
+class Retry(Steer):
+    """Try again, after the given time or after the usual backoff. The attempt is spent."""
+
+    def __init__(self, reason: str = "the handler asked for a retry", *, after: Seconds | None = None) -> None:
+        super().__init__(reason)
+        self.after = None if after is None else seconds(after)
+
+
+class Snooze(Steer):
+    """Not now: run at `until`, or `after` some time. No attempt is spent."""
+
+    def __init__(self, *, until: datetime | None = None, after: Seconds | None = None) -> None:
+        if (until is None) == (after is None):
+            raise TypeError("Snooze takes either until= (a datetime) or after= (seconds or a timedelta)")
+        if until is not None and until.tzinfo is None:
+            raise TypeError("Snooze(until=…) needs a datetime with a time zone")
+        super().__init__("snoozed")
+        self.until = until
+        self.after = None if after is None else seconds(after)
+
+
+class Cancel(Steer):
+    """There is nothing to do any more: the job ends as cancelled, with the reason."""
+
+
+class Dead(Steer):
+    """Trying again cannot help: the job ends as dead, with the reason."""
+
+
+def seconds(given: Seconds) -> float:
+    return given.total_seconds() if isinstance(given, timedelta) else float(given)
+
+
+class Kind(StrEnum):
+    """The words under which outcomes are counted."""
+
+    DONE = "done"
+    FAILED = "failed"  # will be tried again
+    TIMED_OUT = "timed out"  # the same, by a time limit
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    SNOOZED = "snoozed"
+    RELEASED = "released"  # never started, or interrupted through no fault of its own
+    CRASHED = "crashed"  # its process died over it; will be tried again, alone
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What settling writes to one job. Statuses are Mayfly's words; the table may have its own."""
+
+    kind: Kind
+    run_at: datetime | None = None  # None: as it was
+    result: str | None = None  # JSON text
+    error: str | None = None
+    fingerprint: str | None = None
+    keeps_attempt: bool = False  # the attempt raised at the claim is given back
+    interrupted: bool = False
+    crashed: bool = False
+    suspect: bool = False
+    attempt_ending: Kind | None = None  # FAILED, TIMED_OUT or CRASHED: worth a row among the attempts
+
+
+DONE = Outcome(Kind.DONE)
+RELEASED = Outcome(Kind.RELEASED, keeps_attempt=True)

@@ -1,0 +1,101 @@
+"""The page on which a runner writes what it is doing, shared with the dispatcher and readable after its death."""
+
+import mmap
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+SIZE = 4096
+_HEADER = struct.Struct("=4sIdQQQ")  # magic, number running, hard deadline, done, failed, busy microseconds
+_SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
+_MAGIC = b"mfly"
+SLOTS = (SIZE - _HEADER.size) // _SLOT.size
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    job_id: int
+    started: float
+    timeout: float | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What stood on a page."""
+
+    running: tuple[RunningJob, ...] = ()
+    hard_deadline: float = 0.0  # after this the process ends itself from C, whatever the handler does
+    done: int = 0
+    failed: int = 0
+    busy_ms: float = 0.0
+
+    def running_job(self, job_id: int) -> RunningJob | None:
+        return next((each for each in self.running if each.job_id == job_id), None)
+
+
+class Page:
+    """A small file in memory. Written by one runner, without locks: each field is set before it matters."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            os.ftruncate(descriptor, SIZE)
+            self._memory = mmap.mmap(descriptor, SIZE)
+        finally:
+            os.close(descriptor)
+        self._running: dict[int, RunningJob] = {}
+        self._hard_deadline = 0.0
+        self._done = self._failed = 0
+        self._busy = 0.0
+        self._write_header()
+
+    def start(self, job_id: int, now: float, timeout: float | None) -> None:
+        self._running[job_id] = RunningJob(job_id, now, timeout)
+        self._write_slots()
+
+    def finish(self, job_id: int, now: float, succeeded: bool) -> None:
+        started = self._running.pop(job_id).started
+        self._busy += now - started
+        self._done += succeeded
+        self._failed += not succeeded
+        self._write_slots()
+
+    def expect_end_by(self, hard_deadline: float) -> None:
+        self._hard_deadline = hard_deadline
+        self._write_header()
+
+    def read(self) -> Seen:
+        return _parse(self._memory[:])
+
+    def close(self) -> None:
+        self._memory.close()
+
+    def _write_slots(self) -> None:
+        for number, each in enumerate(self._running.values()):
+            offset = _HEADER.size + number * _SLOT.size
+            _SLOT.pack_into(self._memory, offset, each.job_id, each.started, each.timeout or 0.0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        _HEADER.pack_into(
+            self._memory, 0, _MAGIC, len(self._running), self._hard_deadline, self._done, self._failed,
+            int(self._busy * 1e6),
+        )  # fmt: skip
+
+
+def read_page(path: Path) -> Seen | None:
+    """What a dead runner left; None where there is no page, or no whole one."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return _parse(content) if len(content) == SIZE and content.startswith(_MAGIC) else None
+
+
+def _parse(content: bytes) -> Seen:
+    _magic, number, hard_deadline, done, failed, busy = _HEADER.unpack_from(content)
+    slots = (_SLOT.unpack_from(content, _HEADER.size + each * _SLOT.size) for each in range(min(number, SLOTS)))
+    running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots)
+    return Seen(running, hard_deadline, done, failed, busy / 1000)

@@ -1,0 +1,143 @@
+"""Which function handles which type: declared with @handler, found by module name, never by what a row says."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import Any, Protocol, TypeVar, get_type_hints
+
+from mayfly.backoff import Backoff
+from mayfly.errors import BadHandler, DuplicateHandler
+from mayfly.schema import NAME_LENGTH
+
+ENTRY_POINTS = "mayfly.handlers"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class PayloadModel(Protocol):
+    """What is needed of a pydantic model; pydantic itself is imported only by handlers that use it."""
+
+    @classmethod
+    def model_validate(cls, obj: Any) -> Any: ...
+
+
+Model = type[PayloadModel]
+
+
+@dataclass(frozen=True)
+class Handler:
+    type: str
+    function: Callable[..., Any]
+    lane: str = "default"
+    max_attempts: int | None = None
+    timeout: float | None = None
+    backoff_base: float | None = None
+    backoff_cap: float | None = None
+    takes_payload: bool = False
+    model: Model | None = None
+
+    @property
+    def where(self) -> str:
+        return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    def backoff(self, usual: Backoff) -> Backoff:
+        return Backoff(
+            usual.base_seconds if self.backoff_base is None else self.backoff_base,
+            usual.cap_seconds if self.backoff_cap is None else self.backoff_cap,
+        )
+
+
+@dataclass(frozen=True)
+class Registry:
+    handlers: Mapping[str, Handler] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)  # module: why it could not be imported
+
+    def get(self, type_name: str) -> Handler | None:
+        return self.handlers.get(type_name)
+
+    def nearest(self, type_name: str) -> str | None:
+        return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)
+
+
+_declared: dict[str, Handler] = {}
+
+
+def handler(
+    type_name: str,
+    *,
+    lane: str = "default",
+    max_attempts: int | None = None,
+    timeout: float | None = None,
+    backoff_base: float | None = None,
+    backoff_cap: float | None = None,
+) -> Callable[[Function], Function]:
+    """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict."""
+
+    def declare(function: Function) -> Function:
+        takes_payload, model = _payload_parameter(type_name, function)
+        declared = Handler(
+            type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model
+        )
+        _check(declared)
+        known = _declared.get(type_name)
+        if known is not None and known.where != declared.where:
+            raise DuplicateHandler(type_name, known.where, declared.where)
+        _declared[type_name] = declared
+        return function
+
+    return declare
+
+
+def load_handlers(modules: Sequence[str]) -> Registry:
+    """Import the named modules, packages with all that is in them, and the installed entry points."""
+    failures: dict[str, str] = {}
+    for name in modules:
+        for module in _import(name, failures):
+            for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}.", onerror=_ignore):
+                list(_import(found.name, failures))
+    for entry in entry_points(group=ENTRY_POINTS):
+        list(_import(entry.value.partition(":")[0], failures))
+    return Registry(dict(_declared), failures)
+
+
+def _import(name: str, failures: dict[str, str]) -> Iterator[ModuleType]:
+    try:
+        yield importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: one broken module must not take the rest along
+        failures[name] = f"{type(error).__name__}: {error}"
+        sys.modules.pop(name, None)
+
+
+def _ignore(_name: str) -> None:
+    """A package that cannot be imported has been noted by _import already."""
+
+
+def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bool, Model | None]:
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) not in (1, 2):
+        where = f"{function.__module__}.{function.__qualname__}"
+        raise BadHandler(type_name, where, "must take (job) or (job, payload)")
+    if len(parameters) == 1:
+        return False, None
+    annotation = get_type_hints(function).get(parameters[1].name, dict)
+    return True, annotation if hasattr(annotation, "model_validate") else None
+
+
+def _check(declared: Handler) -> None:
+    def refuse(reason: str) -> None:
+        raise BadHandler(declared.type, declared.where, reason)
+
+    if not 1 <= len(declared.type) <= NAME_LENGTH or not 1 <= len(declared.lane) <= NAME_LENGTH:
+        refuse(f"needs a type and a lane of 1 to {NAME_LENGTH} characters")
+    if declared.max_attempts is not None and declared.max_attempts < 1:
+        refuse(f"has max_attempts={declared.max_attempts}; it must be 1 or more")
+    if declared.timeout is not None and declared.timeout <= 0:
+        refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
+    if (declared.backoff_base or 1) <= 0 or (declared.backoff_cap or 1) <= 0:
+        refuse("needs a backoff_base and backoff_cap above 0 seconds")

@@ -1,0 +1,204 @@
+"""Every setting with its default and its bounds. Pure: it reads nothing but its arguments."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from mayfly.settings_names import Key, Names
+from mayfly.settings_problems import CONFLICTS, Conflict
+from mayfly.settings_values import (
+    DATABASE_RULE,
+    KIB,
+    MIB,
+    NUMBER,
+    SIZE,
+    Count,
+    Days,
+    HostName,
+    Modules,
+    Name,
+    Real,
+    database_url,
+    one_of,
+    size,
+    under_home,
+    whole,
+)
+
+LaneCount = Annotated[int | None, whole(1, 1000), NUMBER]
+
+
+class LaneSettings(BaseModel):
+    """What may be said of one lane; None is the global value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    batch_size: LaneCount = None
+    max_workers: LaneCount = None
+    min_workers: LaneCount = None
+    rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0  # smaller is served first
+    pool: Annotated[Name | None, Field(description="the name of a pool")] = None  # its lanes share one cap
+    external: Annotated[bool, Field(description="true or false")] = False  # never dispatched
+
+
+@dataclass(frozen=True)
+class ResolvedLane:
+    """What holds for one lane, the global values filled in."""
+
+    name: str
+    batch_size: int
+    max_workers: int
+    min_workers: int
+    rank: int
+    pool: str | None
+    external: bool
+
+
+class Settings(BaseSettings):
+    """All settings of one installation. A field's description is what its error and docs/settings.md say."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,  # relative defaults belong under home too
+        hide_input_in_errors=True,  # pydantic would quote what was given, and that may be a password
+    )
+
+    # First, because the paths that follow are relative to it.
+    home: Annotated[Path, Field(description="an existing directory, as an absolute path")]
+    database_url: Annotated[SecretStr, Field(description=DATABASE_RULE)] = SecretStr("sqlite:///mayfly.db")
+    batch_size: Count = 5
+    max_workers: Count = 5
+    min_workers: Annotated[Count, Field(description="a whole number from 1 to MAX_WORKERS")] = 1
+    host_max_workers: Annotated[int, whole(1, 10_000), NUMBER] = 32
+    worker_timeout: Annotated[Real, Field(ge=1, description="a number of seconds from 1, below DISPATCH_TIMEOUT")] = (
+        50
+    )
+    dispatch_timeout: Annotated[
+        Real, Field(gt=1, lt=60, description="a number of seconds above WORKER_TIMEOUT, below 60")
+    ] = 55
+    worker_memory: Annotated[int | None, size(32 * MIB), SIZE] = None
+    min_free_memory: Annotated[int, size(0), SIZE] = 64 * MIB
+    max_load: Annotated[Real, Field(ge=0, description="a number, 0 or more")] = 10.0
+    handlers: Modules = ("handlers",)
+    log_dir: Annotated[Path, Field(description="a directory")] = Path("logs")
+    log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = "text"
+    log_to: Annotated[Literal["file", "stdout", "syslog"], one_of("file", "stdout", "syslog")] = "file"
+    state_dir: Annotated[Path | None, Field(description="a directory")] = None
+    host_name: HostName = Field(default_factory=lambda: socket.gethostname())
+    spawn: Annotated[Literal["fork", "exec"], one_of("fork", "exec")] = "fork"
+    payload_limit: Annotated[int, size(KIB, 16 * MIB), SIZE] = 64 * KIB
+    max_attempts: Count = 5
+    backoff_base: Annotated[Real, Field(gt=0, description="a number of seconds, more than 0")] = 1.0
+    backoff_cap: Annotated[Real, Field(gt=0, description="a number of seconds, at least BACKOFF_BASE")] = 3600.0
+    keep_done_days: Days = 7
+    keep_cancelled_days: Days = 7
+    keep_dead_days: Annotated[Days | None, Field(description="a number of days, more than 0")] = None
+    keep_cycles_days: Days = 90
+    keep_runners_days: Days = 7
+    keep_audit_days: Days = 365
+    lanes: Annotated[dict[Name, LaneSettings], Field(description="a table for each lane")] = {}
+    pools: Annotated[dict[Name, Count], Field(description="a whole number from 1 to 1000")] = {}
+
+    def lane(self, name: str) -> ResolvedLane:
+        own = self.lanes.get(name, LaneSettings())
+        return ResolvedLane(
+            name=name,
+            batch_size=own.batch_size or self.batch_size,
+            max_workers=own.max_workers or self.max_workers,
+            min_workers=own.min_workers or self.min_workers,
+            rank=own.rank,
+            pool=own.pool,
+            external=own.external,
+        )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic's
+        init_settings: PydanticBaseSettingsSource,
+        *others: PydanticBaseSettingsSource,  # noqa: ARG003
+        **more: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: load() reads the places itself, for pydantic does not say whose word a value is."""
+        return (init_settings,)
+
+    @field_validator("home")
+    @classmethod
+    def _home_is_absolute(cls, home: Path) -> Path:
+        if not home.is_absolute():
+            raise ValueError
+        return home.resolve()
+
+    @field_validator("log_dir", "state_dir")
+    @classmethod
+    def _path_is_under_home(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        home = info.data.get("home")  # missing where home itself is wrong
+        return under_home(path, home) if path and home else path
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_is_known(cls, url: SecretStr, info: ValidationInfo) -> SecretStr:
+        home = info.data.get("home")
+        return SecretStr(database_url(url.get_secret_value(), home)) if home else url
+
+    @model_validator(mode="after")
+    def _values_fit_each_other(self) -> Self:
+        conflicts = list(self._conflicts())
+        for name in self.lanes:
+            conflicts += self._lane_conflicts(name)
+        if conflicts:
+            text = "; ".join(conflict.rule for conflict in conflicts)
+            raise PydanticCustomError(CONFLICTS, "{text}", {"text": text, "conflicts": conflicts})
+        return self
+
+    def _conflicts(self) -> Iterator[Conflict]:
+        if self.worker_timeout >= self.dispatch_timeout:
+            rule = "must be WORKER_TIMEOUT < DISPATCH_TIMEOUT < 60, so that each guard fires before the next"
+            yield self._conflict(rule, "worker_timeout", "dispatch_timeout")
+        if self.min_workers > self.max_workers:
+            yield self._conflict("must be MIN_WORKERS <= MAX_WORKERS", "min_workers", "max_workers")
+        if self.backoff_base > self.backoff_cap:
+            yield self._conflict("must be BACKOFF_BASE <= BACKOFF_CAP", "backoff_base", "backoff_cap")
+
+    def _conflict(self, rule: str, *names: str) -> Conflict:
+        return Conflict({(name,): getattr(self, name) for name in names}, rule)
+
+    def _lane_conflicts(self, name: str) -> Iterator[Conflict]:
+        own, resolved = self.lanes[name], self.lane(name)
+        if resolved.min_workers > resolved.max_workers and (own.min_workers or own.max_workers):
+            low: Key = ("lanes", name, "min_workers") if own.min_workers else ("min_workers",)
+            high: Key = ("lanes", name, "max_workers") if own.max_workers else ("max_workers",)
+            rule = f"must be MIN_WORKERS <= MAX_WORKERS in the lane {name}"
+            yield Conflict({low: resolved.min_workers, high: resolved.max_workers}, rule)
+        if own.pool is not None and own.pool not in self.pools:
+            pools = f"pools are {', '.join(sorted(self.pools))}" if self.pools else "there are none yet"
+            rule = f"is not a pool; {pools}, and POOLS__NAME=3 or [pools] in mayfly.toml adds one"
+            yield Conflict({("lanes", name, "pool"): own.pool}, rule)
+
+
+NAMES = Names(
+    plain=frozenset(Settings.model_fields) - {"home", "lanes", "pools"},
+    lane=frozenset(LaneSettings.model_fields),
+)
+
+
+def allowed(key: Key) -> str:
+    """In words, what the setting may be."""
+    of_lane = key[0] == "lanes" and len(key) == 3
+    field = LaneSettings.model_fields[key[2]] if of_lane else Settings.model_fields[key[0]]
+    return field.description or ""

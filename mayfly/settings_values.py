@@ -1,0 +1,160 @@
+"""The kinds of values that settings have: how each is read, and in words what it allows. Pure.
+
+A validator raises a bare ValueError where its field's description says all there is to say, and one with a
+clause of its own where it knows better what is wrong.
+"""
+
+import re
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+
+
+def whole(low: int, high: int) -> Any:
+    return Field(ge=low, le=high, description=f"a whole number from {low} to {high}")
+
+
+def size(low: int, high: int | None = None) -> Any:
+    bounds = f"at least {size_text(low)}" if high is None else f"from {size_text(low)} to {size_text(high)}"
+    return Field(ge=low, le=high, description=f"bytes, or a size such as 512M or 1.5G, {bounds}")
+
+
+def one_of(*words: str) -> Any:
+    return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
+
+
+def size_text(count: int) -> str:
+    """As people write it, 67108864 is 64M; what is no round number stays as it is."""
+    for unit, letter in ((GIB, "G"), (MIB, "M"), (KIB, "K")):
+        if count and count % unit == 0:
+            return f"{count // unit}{letter}"
+    return str(count)
+
+
+# A letter means a power of 1024, with and without B or iB: what systemd, Docker and PHP mean by 512M.
+_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
+_SIZE = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?) ?([KMG])(?:I?B)?")
+
+
+def _read_size(value: object) -> object:
+    if not isinstance(value, str):
+        return _refuse_bool(value)
+    match = _SIZE.fullmatch(value.strip().upper())
+    if match is None:
+        raise ValueError
+    return int(Decimal(match[1] or match[2]) * _UNITS[match[3] or ""])
+
+
+def _refuse_bool(value: object) -> object:
+    # pydantic reads true as 1: `batch_size = true` in mayfly.toml would pass for a number.
+    if isinstance(value, bool):
+        raise ValueError  # noqa: TRY004 - pydantic lets a TypeError through
+    return value
+
+
+def _read_modules(value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    modules = tuple(name.strip() for name in names)
+    for module in modules:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise ValueError
+    return modules
+
+
+def _check_host_name(value: str) -> str:
+    if not (1 <= len(value) <= 64 and value.isprintable() and not re.search(r"\s", value)):
+        raise ValueError
+    return value
+
+
+NUMBER = BeforeValidator(_refuse_bool)
+SIZE = BeforeValidator(_read_size)
+
+Count = Annotated[int, whole(1, 1000), NUMBER]
+Real = Annotated[float, Field(allow_inf_nan=False), NUMBER]
+Days = Annotated[Real, Field(gt=0, description="a number of days, more than 0")]
+Modules = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_read_modules),
+    Field(description="dotted module names, separated by commas"),
+]
+HostName = Annotated[
+    str,
+    AfterValidator(_check_host_name),
+    Field(description="1 to 64 printable characters without white space"),
+]
+# One pattern for lanes and pools: what fits the column, a log line and a URL without being escaped.
+NAME_RULE = "1 to 64 of A-Z a-z 0-9 _ . : - and begin with a letter, a digit or _"
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$", description=NAME_RULE)]
+
+
+def under_home(path: Path, home: Path) -> Path:
+    """Relative paths belong to home, never to the current directory: cron starts elsewhere."""
+    if path.parts[:1] and path.parts[0].startswith("~"):
+        raise ValueError("must be written without ~, which is another directory for each user")
+    return (home / path).resolve()
+
+
+# What people write, and the driver that it means.
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "mysql": "mysql+pymysql",
+    "mysql+pymysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "mariadb+pymysql": "mariadb+pymysql",
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+DATABASE_RULE = "a URL that begins with sqlite:///, mysql://, mariadb://, postgres:// or postgresql://"
+
+# user:password@host:port/database?options. Stricter than SQLAlchemy, which takes what follows a stray @ for a
+# host, and not left to it, because settings must stay cheap to load.
+_SERVER = re.compile(
+    r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
+)
+
+
+def database_url(text: str, home: Path) -> str:
+    """The URL with its driver named and a SQLite path made absolute. Its errors never quote the URL."""
+    scheme, separator, rest = text.strip().partition("://")
+    driver = _DRIVERS.get(scheme.lower())
+    if not separator or driver is None or not rest.isprintable():
+        raise ValueError
+    return f"{driver}://{_sqlite(rest, home) if driver == 'sqlite' else _server(rest, scheme)}"
+
+
+def _sqlite(rest: str, home: Path) -> str:
+    path, mark, options = rest.partition("?")
+    if path in ("", "/", "/:memory:") or path.startswith("/file:"):
+        raise ValueError("must name a file, as in sqlite:///mayfly.db: one in memory ends with its process")
+    if not path.startswith("/"):
+        raise ValueError("needs three slashes before a relative path and four before an absolute one")
+    absolute = str(under_home(Path(path[1:]), home))
+    if "%" in absolute or "?" in absolute:
+        # SQLAlchemy 2.0 takes them as they are, 2.1 decodes them: two versions, two database files.
+        raise ValueError("must be a path without % and ?, the one of MAYFLY_HOME included")
+    return f"/{absolute}{mark}{options}"
+
+
+def _server(rest: str, scheme: str) -> str:
+    if rest.count("@") > 1:
+        raise ValueError("has more than one @: write one that is part of a password or an option as %40")
+    match = _SERVER.fullmatch(rest)
+    if match is None or not 1 <= int(match["port"] or 1) <= 65535:
+        raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
+    return rest
+
+
+def mask_password(text: str) -> str:
+    """The text with *** for whatever could be a URL's password; rather too much masked than too little."""
+    # To the last @, because a password whose @ was not encoded would show its second half otherwise.
+    masked = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text, flags=re.DOTALL)
+    return re.sub(r"([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*", r"\1***", masked, flags=re.IGNORECASE)

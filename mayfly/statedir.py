@@ -1,0 +1,53 @@
+"""The private directory of this user's runtime files: the host lock and the runners' pages."""
+
+import hashlib
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from sqlalchemy.engine import make_url
+
+from mayfly.errors import StateDirUnsafe
+from mayfly.settings import Settings
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only our own 0700 directory below it is used, and checked
+
+
+def state_dir(settings: Settings) -> Path:
+    """Where it is; nothing is created. Named after host and database: two installations never meet here."""
+    database = make_url(settings.database_url.get_secret_value()).set(password=None)
+    named = f"{settings.host_name}\n{database}"
+    return _base(settings) / hashlib.sha256(named.encode()).hexdigest()[:16]
+
+
+def open_state_dir(settings: Settings) -> Path:
+    """Create it if need be, and refuse one that somebody else could have laid out for us."""
+    base = _base(settings)
+    base.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = base.lstat()
+    if not stat.S_ISDIR(facts.st_mode):
+        raise StateDirUnsafe(base, "is a link or no directory")
+    if facts.st_uid != os.getuid():
+        raise StateDirUnsafe(base, f"belongs to another user (uid {facts.st_uid})")
+    if facts.st_mode & 0o022:
+        raise StateDirUnsafe(base, "can be written by others")
+    directory = state_dir(settings)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
+
+
+def lock_path(directory: Path) -> Path:
+    return directory / "dispatcher.lock"
+
+
+def page_path(directory: Path, worker_id: str) -> Path:
+    return directory / f"{worker_id}.page"
+
+
+def _base(settings: Settings) -> Path:
+    """Memory, where there is any: a reboot clears it, and no disk is written."""
+    if settings.state_dir is not None:
+        return settings.state_dir
+    parent = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
+    return parent / f"mayfly-{os.getuid()}"

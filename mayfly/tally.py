@@ -1,0 +1,75 @@
+"""Count outcomes with their durations and waits as histograms. Pure values; the source of every chart."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mayfly import jsontext
+
+# Upper bounds in milliseconds: three steps a decade, from 1 ms to a day. A bucket's name is its bound.
+BOUNDS: tuple[int, ...] = (*(step * 10**power for power in range(8) for step in (1, 2, 5)), 10**8)
+
+
+@dataclass(frozen=True)
+class Count:
+    """One outcome of one type in one lane."""
+
+    jobs: int = 0
+    durations: Mapping[int, int] = field(default_factory=dict)
+    waits: Mapping[int, int] = field(default_factory=dict)
+
+    def plus(self, other: "Count") -> "Count":
+        return Count(self.jobs + other.jobs, _added(self.durations, other.durations), _added(self.waits, other.waits))
+
+
+Key = tuple[str, str, str]  # lane, type, outcome
+Tally = Mapping[Key, Count]
+Sample = tuple[Key, int | None, int | None]  # key, duration and wait in milliseconds
+
+
+def count_samples(samples: Iterable[Sample]) -> dict[Key, Count]:
+    jobs: Counter[Key] = Counter()
+    durations: dict[Key, Counter[int]] = {}
+    waits: dict[Key, Counter[int]] = {}
+    for key, duration_ms, wait_ms in samples:
+        jobs[key] += 1
+        if duration_ms is not None:
+            durations.setdefault(key, Counter())[bucket(duration_ms)] += 1
+        if wait_ms is not None:
+            waits.setdefault(key, Counter())[bucket(wait_ms)] += 1
+    return {key: Count(number, durations.get(key, {}), waits.get(key, {})) for key, number in jobs.items()}
+
+
+def add(first: Tally, second: Tally) -> dict[Key, Count]:
+    total = dict(first)
+    for key, count in second.items():
+        total[key] = total[key].plus(count) if key in total else count
+    return total
+
+
+def bucket(milliseconds: int) -> int:
+    return BOUNDS[min(bisect_left(BOUNDS, milliseconds), len(BOUNDS) - 1)]
+
+
+def percentile(histogram: Mapping[int, int], share: float) -> int | None:
+    """The bound of the bucket in which the given share of all samples is reached; None without samples."""
+    wanted = share * sum(histogram.values())
+    reached = 0
+    for bound in sorted(histogram):
+        reached += histogram[bound]
+        if reached >= wanted:
+            return bound
+    return None
+
+
+def histogram_text(histogram: Mapping[int, int]) -> str:
+    return jsontext.encode({str(bound): histogram[bound] for bound in sorted(histogram)})
+
+
+def parse_histogram(text: str) -> dict[int, int]:
+    return {int(bound): number for bound, number in jsontext.decode(text).items()}
+
+
+def _added(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
+    return {bound: first.get(bound, 0) + second.get(bound, 0) for bound in {*first, *second}}

@@ -1,0 +1,116 @@
+"""Decide what becomes of a job after each way in which its run can end. Pure: now and chance are arguments."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from mayfly.backoff import Backoff
+from mayfly.job import Job
+from mayfly.outcome import DONE, RELEASED, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.wording import Failure
+
+CRASHES_ALLOWED = 3
+INTERRUPTIONS_ALLOWED = 3
+WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How a failed job comes back: the clock, its handler's backoff, and the dice."""
+
+    now: datetime
+    backoff: Backoff
+    jitter: float = 0.0
+
+    def after(self, attempt: int) -> datetime:
+        return self.now + timedelta(seconds=self.backoff.delay(attempt, self.jitter))
+
+
+def after_return(result: str | None, note: str | None = None) -> Outcome:
+    return DONE if result is None and note is None else Outcome(Kind.DONE, result=result, error=note)
+
+
+def after_steer(job: Job, steer: Steer, failure: Failure, chances: Chances) -> Outcome:
+    match steer:
+        case Cancel():
+            return Outcome(Kind.CANCELLED, error=failure.message)
+        case Dead():
+            return _dead(failure, Kind.FAILED)
+        case Snooze(until=None, after=after):
+            return Outcome(Kind.SNOOZED, run_at=chances.now + timedelta(seconds=after or 0), keeps_attempt=True)
+        case Snooze(until=until):
+            return Outcome(Kind.SNOOZED, run_at=until, keeps_attempt=True)
+        case Retry(after=float(after)):
+            return after_failure(job, failure, chances, run_at=chances.now + timedelta(seconds=after))
+    return after_failure(job, failure, chances)
+
+
+def after_failure(
+    job: Job,
+    failure: Failure,
+    chances: Chances,
+    ending: Kind = Kind.FAILED,
+    run_at: datetime | None = None,
+) -> Outcome:
+    """Another try after the backoff, or the end after the last attempt."""
+    if job.attempt >= job.max_attempts:
+        return _dead(failure, ending)
+    return Outcome(
+        ending,
+        run_at=run_at or chances.after(job.attempt),
+        error=failure.text,
+        fingerprint=failure.fingerprint,
+        attempt_ending=ending,
+    )
+
+
+@dataclass(frozen=True)
+class Interruption:
+    """How long a job had run when its time was up, and how long it might have."""
+
+    ran_seconds: float
+    window_seconds: float
+    timeout_seconds: float | None = None  # the job's own
+
+
+def after_interruption(job: Job, interruption: Interruption, chances: Chances) -> Outcome:
+    """A job that had its time has failed; one that merely came late gets another window, three times."""
+    own, ran = interruption.timeout_seconds, interruption.ran_seconds
+    had_own_time = own is not None and ran >= own
+    had_window = ran >= WHOLE_WINDOW * interruption.window_seconds
+    if had_own_time or had_window or job.interruptions >= INTERRUPTIONS_ALLOWED:
+        failure = Failure.from_reason(f"timed out after {ran:.1f} s")
+        return after_failure(job, failure, chances, ending=Kind.TIMED_OUT)
+    return Outcome(Kind.RELEASED, keeps_attempt=True, interrupted=True)
+
+
+def after_crash(job: Job, reason: str, chances: Chances) -> Outcome:
+    """A crash is not a failure: no attempt is spent, but the third one is the last."""
+    crashes = job.crashes + 1
+    failure = Failure.from_reason(f"crashed: {reason}")
+    if crashes >= CRASHES_ALLOWED:
+        failure = Failure.from_reason(f"crashed {crashes} times, at last: {reason}")
+    return Outcome(
+        Kind.DEAD if crashes >= CRASHES_ALLOWED else Kind.CRASHED,
+        run_at=None if crashes >= CRASHES_ALLOWED else chances.after(crashes),
+        error=failure.text,
+        fingerprint=failure.fingerprint,
+        keeps_attempt=True,
+        crashed=True,
+        suspect=True,
+        attempt_ending=Kind.CRASHED,
+    )
+
+
+def after_unseen_death(job: Job, held: int, reason: str, chances: Chances) -> Outcome:
+    """The runner died and left no page: of several jobs any may be the culprit, a single one surely was running."""
+    if held == 1:
+        return after_crash(job, reason, chances)
+    return Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
+
+
+def never_started() -> Outcome:
+    return RELEASED
+
+
+def _dead(failure: Failure, ending: Kind) -> Outcome:
+    return Outcome(Kind.DEAD, error=failure.text, fingerprint=failure.fingerprint, attempt_ending=ending)

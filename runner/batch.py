@@ -1,0 +1,86 @@
+"""Run a claimed batch, one job after the other, and give back what there was no time for."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from mayfly import events
+from mayfly.errors import LostLease
+from mayfly.job import Job
+from mayfly.jobs.settle import Settlement
+from mayfly.logs import Log
+from mayfly.outcome import RELEASED, Kind
+from runner.guard import Cause, Guard
+from runner.invoke import Invoker, Ran
+from runner.outbox import Outbox
+
+WORTH_A_LINE = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD, Kind.CANCELLED)
+
+
+@dataclass
+class Report:
+    """What a batch showed that its runner must act on."""
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    given_back: int = 0
+    guard_interrupted: bool = False
+    met_unknown: bool = False
+
+
+@dataclass(frozen=True)
+class BatchRunner:
+    invoker: Invoker
+    outbox: Outbox
+    guard: Guard
+    log: Log
+
+    def run(self, batch: Sequence[Job]) -> Report:
+        self.log.say(events.processing(len(batch)))
+        report = Report()
+        remaining = iter(batch)
+        for job in remaining:
+            if not self.guard.may_start:
+                self._give_back([job, *remaining], report)
+                break
+            self._run_one(job, report)
+        self.outbox.flush()
+        self.log.say(events.batch_completed(report.outcomes))
+        return report
+
+    def _run_one(self, job: Job, report: Report) -> None:
+        self.outbox.before(job.type)
+        ran = self.invoker.run(job)
+        settlement = Settlement(job, ran.outcome, ran.duration_ms)
+        if self.invoker.transaction.connection is None:
+            self.outbox.add(settlement)
+        elif not self._settle_with_handler(settlement):
+            return
+        report.outcomes[ran.outcome.kind.value] += 1
+        report.guard_interrupted |= ran.cause is Cause.GUARD
+        report.met_unknown |= ran.unknown
+        self._tell(job, ran)
+
+    def _settle_with_handler(self, settlement: Settlement) -> bool:
+        """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
+        try:
+            self.outbox.settle_in(self.invoker.transaction, settlement)
+        except LostLease:
+            self.log.say(events.lost_lease(settlement.job.id, settlement.job.type))
+            return False
+        return True
+
+    def _give_back(self, jobs: Iterable[Job], report: Report) -> None:
+        for job in jobs:
+            self.outbox.add(Settlement(job, RELEASED))
+            report.outcomes[RELEASED.kind.value] += 1
+            report.given_back += 1
+
+    def _tell(self, job: Job, ran: Ran) -> None:
+        kind, error = ran.outcome.kind, ran.outcome.error or ""
+        if ran.dropped:
+            self.log.say(events.result_dropped(job.id, job.type, ran.dropped))
+        elif ran.cause is Cause.GUARD:
+            self.log.say(events.guard_interrupted(job.id, job.type, (ran.duration_ms or 0) / 1000))
+        elif kind in WORTH_A_LINE:
+            reason = error.partition("\n")[0]
+            self.log.say(events.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind.value, reason))

@@ -1,0 +1,86 @@
+"""`python -m runner`: what SPAWN=exec starts, and what a person starts by hand to run one lane here and now."""
+
+import os
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import click
+
+from mayfly import commandline, exits, opening
+from mayfly.clock import monotonic
+from mayfly.engine import Database
+from mayfly.fleet.place import this_place, this_process
+from mayfly.fleet.planning import finish_planning, planning
+from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, Ended, add_planned, close_runner
+from mayfly.logs import open_log
+from mayfly.page import Page
+from mayfly.prctl import die_with_parent
+from mayfly.settings import Settings, load_settings
+from mayfly.statedir import open_state_dir, page_path
+from runner.life import live
+
+
+def run_assigned(assignment: Assignment, settings: Settings, directory: Path, output: int) -> int:
+    """The life of a runner that a dispatcher started. What handlers print goes to the dispatcher."""
+    log = open_log(settings, f"WORKER {assignment.worker_id}")
+    page = Page(page_path(directory, assignment.worker_id))
+    silence = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((silence, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    return live(assignment, settings, page, log)
+
+
+@click.command(help="Run the due jobs of one lane in this process, until it is empty or the guard ends it.")
+@click.option("--lane", default="default", show_default=True, help="The lane to work in.")
+@click.option("--assignment", hidden=True, help="Given by the dispatcher: who this runner is.")
+@click.option("--output", type=int, hidden=True, help="Given by the dispatcher: where printed text goes.")
+@click.option("--parent", type=int, hidden=True, help="Given by the dispatcher: whose end is ours.")
+def command(lane: str, assignment: str | None, output: int | None, parent: int | None) -> int:
+    settings = load_settings()
+    if assignment is None or output is None or parent is None:
+        return run_by_hand(settings, lane)
+    die_with_parent(parent)
+    return run_assigned(Assignment.from_text(assignment), settings, open_state_dir(settings), output)
+
+
+def run_by_hand(settings: Settings, lane: str) -> int:
+    """Planned, recorded and fenced like any other runner; it only has no dispatcher to end it."""
+    database = opening.open_database(settings)
+    assignment = _assign(database, settings, lane)
+    database.close()
+    path = page_path(open_state_dir(settings), assignment.worker_id)
+    page = Page(path)
+    log = open_log(settings, f"WORKER {assignment.worker_id}", echo=sys.stderr if sys.stderr.isatty() else None)
+    code = live(assignment, settings, page, log)
+    seen, now = page.read(), database.clock.now()
+    ending = {exits.SUCCESS: "ok", exits.TIMEOUT: "timeout"}.get(code, "error")
+    ended = Ended(ending, exit_code=code, jobs_done=seen.done, jobs_failed=seen.failed)
+    database.run(lambda connection: close_runner(connection, assignment.worker_id, ended, now))
+    path.unlink(missing_ok=True)
+    click.echo(f"{assignment.worker_id}: {seen.done} jobs done, {seen.failed} failed")
+    return code
+
+
+def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
+    place, process, now = this_place(settings.host_name), this_process(), database.clock.now()
+    with planning(database, settings.host_name) as number:
+        assignment = Assignment(
+            worker_id=f"worker-{number}-1",
+            lane=lane,
+            cycle_id=number,
+            deadline=monotonic() + settings.worker_timeout,
+            window_seconds=settings.worker_timeout,
+            lease_until=now + timedelta(seconds=settings.worker_timeout + LEASE_GRACE_SECONDS),
+        )
+
+        def write(connection):  # type: ignore[no-untyped-def]
+            finish_planning(connection, number)
+            add_planned(connection, [assignment], place, process, now)
+
+        database.run(write)
+    return assignment
+
+
+def main() -> None:
+    commandline.run(command, "python -m runner")

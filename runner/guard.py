@@ -1,0 +1,95 @@
+"""The guard: ends a handler whose time is up, softly by an exception, then from C, then by the dispatcher."""
+
+import faulthandler
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from types import FrameType
+
+from mayfly.clock import monotonic
+from mayfly.errors import Interrupted
+from mayfly.page import Page
+
+HARD_SECONDS = 2.0  # between the exception and the end from C: time for a handler's `finally`
+TERM_PATIENCE_SECONDS = 30.0
+REPEAT_SECONDS = 0.5  # a handler that swallows the exception gets another
+
+
+class Cause(StrEnum):
+    TIMEOUT = "timeout"  # the job's own
+    GUARD = "guard"  # the runner's window ends
+    STOP = "stop"  # somebody asked the runner to end
+
+
+class Guard:
+    """Watches the clock for one process. Its alarms raise only while a handler runs."""
+
+    def __init__(self, deadline: float, page: Page) -> None:
+        self._guard_at = deadline
+        self._stop_at: float | None = None
+        self._timeout_at: float | None = None
+        self._page = page
+        self._watching = False
+        self.stopped_by: str | None = None  # the signal that asked us to end
+
+    def install(self) -> None:
+        signal.signal(signal.SIGALRM, self._on_alarm)
+        for each in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(each, self._on_stop)
+        self._arm()
+
+    @property
+    def may_start(self) -> bool:
+        """Whether another job, or another claim, may begin."""
+        return self.stopped_by is None and monotonic() < self._guard_at
+
+    @property
+    def is_time_up(self) -> bool:
+        return monotonic() >= self._guard_at
+
+    @property
+    def cause(self) -> Cause:
+        """Why the last interruption came: what was due first, with the job's own limit before ours."""
+        now = monotonic()
+        if self._timeout_at is not None and now >= self._timeout_at:
+            return Cause.TIMEOUT
+        return Cause.GUARD if now >= self._guard_at else Cause.STOP
+
+    @contextmanager
+    def watching(self, timeout: float | None) -> Iterator[None]:
+        """While a handler runs: Interrupted is raised in it when its time is up."""
+        if timeout is not None:
+            self._timeout_at = monotonic() + timeout
+            self._arm()
+        self._watching = True
+        try:
+            yield
+        finally:
+            self._watching = False
+
+    def relax(self) -> None:
+        """After the verdict on a job that had a limit of its own."""
+        if self._timeout_at is not None:
+            self._timeout_at = None
+            self._arm()
+
+    def _arm(self) -> None:
+        """One timer and one last resort, both for whatever is due first."""
+        due = [at for at in (self._guard_at, self._stop_at, self._timeout_at) if at is not None]
+        left = max(0.001, min(due) - monotonic())
+        signal.setitimer(signal.ITIMER_REAL, left, REPEAT_SECONDS)
+        # Runs in a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals.
+        faulthandler.dump_traceback_later(left + HARD_SECONDS, exit=True, file=2)
+        self._page.expect_end_by(min(due) + HARD_SECONDS)
+
+    def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._watching:
+            raise Interrupted
+
+    def _on_stop(self, number: int, _frame: FrameType | None) -> None:
+        """Claim nothing more; the running job may finish for a while, but never past the guard."""
+        if self.stopped_by is None:
+            self.stopped_by = signal.Signals(number).name
+            self._stop_at = monotonic() + TERM_PATIENCE_SECONDS
+            self._arm()

@@ -1,0 +1,165 @@
+"""Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from mayfly import jsontext, verdict
+from mayfly.backoff import Backoff
+from mayfly.clock import monotonic
+from mayfly.engine import Database
+from mayfly.errors import Interrupted
+from mayfly.job import Job
+from mayfly.jobs.enqueue import describe_misfit
+from mayfly.outcome import RELEASED, Dead, Kind, Outcome, Steer
+from mayfly.page import Page
+from mayfly.registry import Handler, Registry
+from mayfly.verdict import Chances, Interruption
+from mayfly.wording import Failure
+from runner.guard import Cause, Guard
+
+RESULT_LIMIT = 64 << 10
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What became of one job, and how long its handler took; None when it was never called."""
+
+    outcome: Outcome
+    duration_ms: int | None = None
+    cause: Cause | None = None  # why it was interrupted
+    dropped: str | None = None  # why its result was not kept
+    unknown: bool = False  # no handler, and perhaps only because a module is broken
+
+
+class JobTransaction:
+    """The one connection of this runner, lent to a handler: its writes commit with the job's own settlement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._stack = ExitStack()
+        self.connection: Connection | None = None
+
+    @contextmanager
+    def open(self, _job: Job) -> Iterator[Connection]:
+        if self.connection is None:
+            self.connection = self._stack.enter_context(self._database.transaction())
+        try:
+            yield self.connection
+        except BaseException as error:
+            self.undo(error)
+            raise
+
+    def undo(self, error: BaseException) -> None:
+        self.connection = None
+        stack, self._stack = self._stack, ExitStack()
+        stack.__exit__(type(error), error, error.__traceback__)
+
+    def commit(self) -> None:
+        self.connection = None
+        self._stack.close()
+
+
+@dataclass(frozen=True)
+class Invoker:
+    """Everything that running a job needs and that does not change between jobs."""
+
+    registry: Registry
+    database: Database
+    transaction: JobTransaction
+    guard: Guard
+    page: Page
+    usual_backoff: Backoff
+    window_seconds: float
+    dice: Callable[[], float]
+
+    def run(self, job: Job) -> Ran:
+        handler = self.registry.get(job.type)
+        if handler is None:
+            return self._unknown(job)
+        try:
+            arguments = _arguments(handler, job)
+        except ValueError as error:
+            reason = f"the payload does not fit {handler.where}: {describe_misfit(error)}"
+            return Ran(self._steered(job, Dead(reason), handler))
+        return self._call(handler, job, arguments)
+
+    def _call(self, handler: Handler, job: Job, arguments: tuple[Any, ...]) -> Ran:
+        """The one place where foreign code runs."""
+        job.open_transaction = self.transaction.open
+        started = monotonic()
+        self.page.start(job.id, started, handler.timeout)
+        ran: Ran | None = None
+        try:
+            with self.guard.watching(handler.timeout):
+                result = handler.function(*arguments)
+            ran = _returned(result)
+        except Interrupted as interrupted:
+            self._undo(interrupted)
+            ran = self._interrupted(handler, job, monotonic() - started)
+        except Steer as steer:
+            self._undo(steer)
+            ran = Ran(self._steered(job, steer, handler))
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
+            self._undo(error)
+            ran = Ran(verdict.after_failure(job, Failure.from_error(error), self._chances(handler)))
+        finally:
+            ended = monotonic()
+            self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
+            self.guard.relax()
+        return replace(ran, duration_ms=round((ended - started) * 1000))
+
+    def _interrupted(self, handler: Handler, job: Job, ran_seconds: float) -> Ran:
+        cause = self.guard.cause
+        if cause is Cause.STOP:
+            return Ran(RELEASED, cause=cause)
+        interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
+        return Ran(verdict.after_interruption(job, interruption, self._chances(handler)), cause=cause)
+
+    def _steered(self, job: Job, steer: Steer, handler: Handler) -> Outcome:
+        failure = Failure.from_reason(str(steer) or type(steer).__name__)
+        return verdict.after_steer(job, steer, failure, self._chances(handler))
+
+    def _unknown(self, job: Job) -> Ran:
+        """While a module is broken nobody knows whether the handler is in it: the job must not pay for that."""
+        if self.registry.failures:
+            return Ran(RELEASED, unknown=True)
+        nearest = self.registry.nearest(job.type)
+        hint = f"; did you mean {nearest!r}?" if nearest else ""
+        failure = Failure.from_reason(f"no handler for type {job.type!r}{hint}")
+        return Ran(verdict.after_failure(job, failure, self._chances(None)))
+
+    def _undo(self, error: BaseException) -> None:
+        if self.transaction.connection is not None:
+            self.transaction.undo(error)
+
+    def _chances(self, handler: Handler | None) -> Chances:
+        backoff = handler.backoff(self.usual_backoff) if handler else self.usual_backoff
+        return Chances(self.database.clock.now(), backoff, self.dice())
+
+
+def _arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
+    if not handler.takes_payload:
+        return (job,)
+    payload = job.payload
+    return job, handler.model.model_validate(payload) if handler.model else payload
+
+
+def _returned(result: object) -> Ran:
+    """The result as JSON. One that cannot be kept is dropped with a note: the work has been done all the same."""
+    if result is None:
+        return Ran(verdict.after_return(None))
+    try:
+        text = jsontext.encode(result)
+    except (TypeError, ValueError, RecursionError) as error:
+        return _without_result(f"it is no JSON ({error})")
+    if len(text.encode()) > RESULT_LIMIT:
+        return _without_result(f"it has {len(text.encode()):,} bytes, {RESULT_LIMIT:,} are kept")
+    return Ran(verdict.after_return(text))
+
+
+def _without_result(reason: str) -> Ran:
+    return Ran(verdict.after_return(None, note=f"result dropped: {reason}"), dropped=reason)

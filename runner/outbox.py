@@ -1,0 +1,70 @@
+"""Outcomes on their way to the table: written together while jobs are fast, at once where they are not."""
+
+from mayfly import events
+from mayfly.clock import monotonic
+from mayfly.engine import Database
+from mayfly.errors import LostLease
+from mayfly.jobs.settle import Settlement, Settler, settle, settle_on
+from mayfly.logs import Log
+from mayfly.schema import JobTable
+from mayfly.tally import Tally
+from runner.invoke import JobTransaction
+
+HOLD_SECONDS = 0.05  # a crash repeats at most what was finished in this time
+HOLD_JOBS = 1000
+FAST_SECONDS = 0.005
+
+
+class Outbox:
+    """Holds what is finished and not yet written. Whatever is lost with it is run again, never lost."""
+
+    def __init__(self, database: Database, jobs: JobTable, settler: Settler, log: Log) -> None:
+        self._database = database
+        self._jobs = jobs
+        self._settler = settler
+        self._log = log
+        self._waiting: list[Settlement] = []
+        self._oldest = 0.0
+        self._seconds: dict[str, float] = {}  # what a job of each type took of late
+        self.tally: Tally = {}
+
+    def add(self, settlement: Settlement) -> None:
+        now = monotonic()
+        if not self._waiting:
+            self._oldest = now
+        self._waiting.append(settlement)
+        self._learn(settlement)
+        if len(self._waiting) >= HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
+            self.flush()
+
+    def before(self, type_name: str) -> None:
+        """What is finished must not wait behind a job that may be slow."""
+        if self._waiting and self._seconds.get(type_name, FAST_SECONDS) >= FAST_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._waiting:
+            return
+        settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally)
+        self._waiting = []
+        self.tally = settled.tally
+        for job in settled.lost:
+            self._log.say(events.lost_lease(job.id, job.type))
+
+    def settle_in(self, transaction: JobTransaction, settlement: Settlement) -> None:
+        """Settle a job in the transaction its handler opened, and commit both."""
+        assert transaction.connection is not None
+        now = self._database.clock.now()
+        settled = settle_on(transaction.connection, self._jobs, self._settler, [settlement], now, self.tally)
+        if settled.lost:
+            lost = LostLease(settlement.job.id)
+            transaction.undo(lost)
+            raise lost
+        transaction.commit()
+        self.tally = settled.tally
+        self._learn(settlement)
+
+    def _learn(self, settlement: Settlement) -> None:
+        if settlement.duration_ms is not None:
+            known = self._seconds.get(settlement.job.type, settlement.duration_ms / 1000)
+            self._seconds[settlement.job.type] = (known + settlement.duration_ms / 1000) / 2

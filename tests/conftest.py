@@ -1,0 +1,138 @@
+"""The fixtures that every floor shares: databases of all engines, and servers that may be killed.
+
+A database that cannot be had skips its tests on a laptop, with a note at the end; with CI=true it fails them.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import pytest
+
+from tests.databases import Databases
+from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
+
+DATABASES = pytest.StashKey[Databases]()
+
+
+@pytest.fixture(scope="session")
+def databases(pytestconfig: pytest.Config) -> Databases:
+    """What makes databases; most tests want `migrated_url` or `database_url` instead."""
+    return pytestconfig.stash[DATABASES]
+
+
+@pytest.fixture(params=engine_names(os.environ))
+def engine_name(request: pytest.FixtureRequest) -> str:
+    """Each engine in turn; `parametrize("engine_name", [...], indirect=True)` narrows it."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(engine_name: str, databases: Databases) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    with databases.fresh(engine_name) as url:
+        yield url
+
+
+@pytest.fixture
+def migrated_url(engine_name: str, databases: Databases) -> Iterator[str]:
+    """The URL of a new database with Mayfly's tables."""
+    from mayfly.migrations import migrate
+
+    with databases.fresh(engine_name, migrate) as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=sorted(PRIVATE))
+def module_server(request: pytest.FixtureRequest, databases: Databases) -> Iterator[PrivateServer]:
+    """The server behind `restartable_server`."""
+    engine = str(request.param)
+    if server_url(os.environ, engine) and PRIVATE[engine].programs() is None:
+        pytest.skip(f"the {engine} server that a variable names is not ours to kill, and none is installed here")
+    server = databases.private(engine)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def restartable_server(module_server: PrivateServer) -> PrivateServer:
+    """A server of this module's own that runs, and may be stopped, killed and restarted."""
+    if not module_server.is_running:
+        module_server.start()
+    return module_server
+
+
+@pytest.fixture
+def restartable_url(restartable_server: PrivateServer, databases: Databases) -> Iterator[str]:
+    """The URL of a new database with Mayfly's tables on that server."""
+    from mayfly.migrations import migrate
+
+    with databases.fresh_on(restartable_server, migrate) as url:
+        yield url
+
+
+@contextmanager
+def or_skip() -> Iterator[None]:
+    """Without its database a test is skipped on a laptop, and fails in CI."""
+    reason = None
+    try:
+        yield
+    except Unavailable as error:
+        reason = str(error)
+    if reason is None:
+        return
+    if os.environ.get("CI", "").lower() in {"1", "true", "yes"}:
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with or_skip():
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with or_skip():
+        yield
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[DATABASES] = Databases(os.environ)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """SIGTERM ends the tests as Ctrl-C does: the servers are taken down first."""
+    tests = os.getpid()
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        if os.getpid() == tests:
+            raise KeyboardInterrupt
+        signal.signal(signum, signal.SIG_DFL)  # a fork of a test: it dies as if this handler had never been
+        os.kill(os.getpid(), signum)
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """After the last fixture, also after Ctrl-C: remove the servers, and see that they are gone."""
+    databases = session.config.stash[DATABASES]
+    databases.close()
+    if databases.leftovers():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    databases = config.stash[DATABASES]
+    if databases.used or databases.unavailable:
+        terminalreporter.section("databases")
+    for engine, version in databases.used.items():
+        terminalreporter.write_line(f"{engine} {version}")
+    for engine, reason in databases.unavailable.items():
+        terminalreporter.write_line(f"NOT TESTED on {engine}: {reason}", red=True)
+    for each in databases.leftovers():
+        terminalreporter.write_line(f"LEFT BEHIND: {each}", red=True)

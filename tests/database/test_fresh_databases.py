@@ -1,0 +1,52 @@
+"""What the fixtures promise: every test has a database to itself, and copies of a template are complete."""
+
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.pool import NullPool
+
+from tests.databases import Databases
+
+TABLE = "CREATE TABLE thing (id INTEGER PRIMARY KEY, a INTEGER, b INTEGER GENERATED ALWAYS AS (a + 1) STORED)"
+
+
+def fill(url: str) -> None:
+    run(url, TABLE)
+    run(url, "INSERT INTO thing (id, a) VALUES (1, 41)")
+
+
+def test_a_new_database_is_empty(database_url: str) -> None:
+    """No table is left from anyone."""
+    assert inspect(create_engine(database_url, poolclass=NullPool)).get_table_names() == []
+
+
+def test_two_databases_are_apart(engine_name: str, databases: Databases, database_url: str) -> None:
+    """A table made in one is not in the other."""
+    run(database_url, TABLE)
+
+    with databases.fresh(engine_name) as other:
+        assert inspect(create_engine(other, poolclass=NullPool)).get_table_names() == []
+
+
+def test_a_copy_of_a_template_has_its_tables_and_rows(engine_name: str, databases: Databases) -> None:
+    """The second copy too, whatever was done to the first; generated columns included."""
+    with databases.fresh(engine_name, fill) as first:
+        run(first, "DROP TABLE thing")
+
+    with databases.fresh(engine_name, fill) as second:
+        assert run(second, "SELECT id, a, b FROM thing") == [(1, 41, 42)]
+
+
+def test_a_database_goes_even_if_a_transaction_is_open_in_it(engine_name: str, databases: Databases) -> None:
+    """A test that failed half-way does not block those after it."""
+    with databases.fresh(engine_name, fill) as url:
+        engine = create_engine(url, poolclass=NullPool)
+        connection = engine.connect()
+        connection.execute(text("SELECT * FROM thing")).all()
+
+    connection.invalidate()
+    connection.close()
+
+
+def run(url: str, statement: str) -> list[tuple[object, ...]]:
+    with create_engine(url, poolclass=NullPool).begin() as connection:
+        result = connection.execute(text(statement))
+        return [tuple(row) for row in result] if result.returns_rows else []

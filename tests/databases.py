@@ -1,0 +1,166 @@
+"""Fresh databases for the tests, on every engine: handed out one a test, made only when a test asks."""
+
+import secrets
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from tests.servers import PRIVATE, PrivateServer, Server, Unavailable, named_server, server_url
+
+# Fills an empty database, given its URL; each is run once an engine, and copied from then on.
+Template = Callable[[str], object]
+
+
+class Databases:
+    """The servers of one test session, and the databases on them."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._servers: dict[str, Server | Unavailable] = {}
+        self._private: list[PrivateServer] = []
+        self._templates: dict[tuple[str | Server, Template], list[str]] = {}
+        self._existing: list[tuple[Server, str]] = []
+        self._directory: Path | None = None
+        self.used: dict[str, str] = {}
+        self.unavailable: dict[str, str] = {}
+
+    @contextmanager
+    def fresh(self, engine_name: str, template: Template | None = None) -> Iterator[str]:
+        """The URL of a new database: empty, or as the template leaves one."""
+        if engine_name == "sqlite":
+            with self._fresh_file(template) as url:
+                yield url
+        else:
+            with self.fresh_on(self.server(engine_name), template) as url:
+                yield url
+
+    @contextmanager
+    def fresh_on(self, server: Server, template: Template | None = None) -> Iterator[str]:
+        """The same on a certain server."""
+        name = self._new_name(server)
+        if template is None:
+            server.create_database(name)
+        elif server.is_postgres:
+            server.create_database(name, template=self._template(server, template)[0])
+        else:
+            # Differs because MariaDB cannot copy a database: what made its tables is said again.
+            server.create_database(name)
+            server.run_in(name, self._template(server, template))
+        yield server.url(name)
+        if not isinstance(server, PrivateServer) or server.is_running:
+            server.drop_database(name)
+            self._existing.remove((server, name))
+
+    def server(self, engine_name: str) -> Server:
+        """The server that all tests of this engine share, started by the first of them."""
+        if engine_name not in self._servers:
+            try:
+                self._servers[engine_name] = self._obtain(engine_name)
+            except Unavailable as error:
+                self._servers[engine_name] = error
+                self.unavailable[engine_name] = str(error)
+        found = self._servers[engine_name]
+        if isinstance(found, Unavailable):
+            raise found
+        return found
+
+    def private(self, engine_name: str) -> PrivateServer:
+        """A server of one's own, to be killed and restarted."""
+        server = PRIVATE[engine_name]()
+        self._private.append(server)
+        server.start()
+        return server
+
+    def close(self) -> None:
+        """Remove what is left: databases on servers that stay, and the servers that do not."""
+        for server, name in self._existing:
+            if not isinstance(server, PrivateServer):
+                with suppress(DBAPIError):  # its owner may have stopped it
+                    server.drop_database(name)
+        for private in self._private:
+            private.remove()
+        if self._directory is not None:
+            shutil.rmtree(self._directory)
+
+    def leftovers(self) -> list[str]:
+        """What the session leaves behind after `close`: nothing, or there is a bug."""
+        left = [each for server in self._private for each in server.leftovers()]
+        return left + ([str(self._directory)] if self._directory and self._directory.exists() else [])
+
+    def _obtain(self, engine_name: str) -> Server:
+        url = server_url(self._environ, engine_name)
+        server = named_server(engine_name, url) if url else self.private(engine_name)
+        self.used[engine_name] = f"{server.version} ({'named by a variable' if url else 'private'})"
+        return server
+
+    def _new_name(self, server: Server) -> str:
+        name = f"mayfly_test_{secrets.token_hex(6)}"
+        self._existing.append((server, name))
+        return name
+
+    def _template(self, server: Server, template: Template) -> list[str]:
+        """What makes a copy: the template database's name on PostgreSQL, the statements on MariaDB."""
+        key = (server, template)
+        if key not in self._templates:
+            name = self._new_name(server)
+            server.create_database(name)
+            template(server.url(name))
+            self._templates[key] = [name] if server.is_postgres else statements_of(server, name)
+        return self._templates[key]
+
+    @contextmanager
+    def _fresh_file(self, template: Template | None) -> Iterator[str]:
+        self.used.setdefault("sqlite", sqlite3.sqlite_version)
+        directory = Path(tempfile.mkdtemp(dir=self._files()))
+        path = directory / "mayfly.db"
+        if template is not None:
+            shutil.copyfile(self._template_file(template), path)
+        yield f"sqlite:///{path}"
+        shutil.rmtree(directory)
+
+    def _template_file(self, template: Template) -> str:
+        key = ("sqlite", template)
+        if key not in self._templates:
+            path = Path(tempfile.mkdtemp(dir=self._files())) / "template.db"
+            template(f"sqlite:///{path}")
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the file is all there is to copy
+            self._templates[key] = [str(path)]
+        return self._templates[key][0]
+
+    def _files(self) -> Path:
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="mayfly-sqlite-"))
+        return self._directory
+
+
+def statements_of(server: Server, database: str) -> list[str]:
+    """The statements that make another database like this one: its tables and their rows."""
+    others = f"""
+        SELECT table_name FROM information_schema.views WHERE table_schema = '{database}'
+        UNION SELECT trigger_name FROM information_schema.triggers WHERE trigger_schema = '{database}'
+        UNION SELECT routine_name FROM information_schema.routines WHERE routine_schema = '{database}'
+    """
+    assert not server.execute(others), "teach statements_of to copy views, triggers and routines"
+    tables = [row[0] for row in server.execute(f"SHOW TABLES FROM {database}")]
+    statements = ["SET foreign_key_checks = 0"]  # the tables come in the order of their names
+    statements += [server.execute(f"SHOW CREATE TABLE {database}.`{table}`")[0][1] for table in tables]
+    for table in tables:
+        if server.execute(f"SELECT 1 FROM {database}.`{table}` LIMIT 1"):
+            columns = stored_columns(server, database, table)
+            statements.append(f"INSERT INTO `{table}` ({columns}) SELECT {columns} FROM {database}.`{table}`")
+    return statements
+
+
+def stored_columns(server: Server, database: str, table: str) -> str:
+    """A generated column cannot be written."""
+    rows = server.execute(
+        "SELECT column_name FROM information_schema.columns WHERE COALESCE(generation_expression, '') = ''"
+        f" AND table_schema = '{database}' AND table_name = '{table}' ORDER BY ordinal_position"
+    )
+    return ", ".join(f"`{row[0]}`" for row in rows)

@@ -1,0 +1,80 @@
+"""The private servers keep what was committed, and nothing of them stays."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
+
+from tests.servers import PRIVATE, PrivateServer
+
+START_ONE = """
+import sys
+from tests.servers import PRIVATE
+
+server = PRIVATE[sys.argv[1]]()
+server.start()
+print(server.directory, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_was_committed_outlives_a_kill(restartable_server: PrivateServer) -> None:
+    """The kill is real, and the data is there after the next start, at the same address."""
+    restartable_server.create_database("kept")
+    engine = create_engine(restartable_server.url("kept"), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE thing (id INTEGER)"))
+        connection.execute(text("INSERT INTO thing VALUES (1)"))
+
+    restartable_server.kill()
+    was_running = restartable_server.is_running
+    restartable_server.start()
+
+    assert not was_running
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT id FROM thing")).all() == [(1,)]
+    restartable_server.drop_database("kept")
+
+
+def test_a_test_that_left_its_server_dead_does_not_harm_the_next(restartable_server: PrivateServer) -> None:
+    """Each test finds the server running; this one leaves it killed, on purpose."""
+    assert restartable_server.execute("SELECT 1") == [(1,)]
+
+    restartable_server.kill()
+
+
+def test_a_removed_server_leaves_nothing(restartable_server: PrivateServer) -> None:
+    """No process, no directory."""
+    other = PRIVATE[restartable_server.engine_name]()
+    other.start()
+    other.restart()
+
+    other.remove()
+
+    assert other.leftovers() == []
+
+
+def test_a_test_run_that_is_killed_leaves_no_server(restartable_server: PrivateServer) -> None:
+    """kill -9 gives the tests no time to clean up: the undertaker does it."""
+    tests = subprocess.Popen(
+        [sys.executable, "-c", START_ONE, restartable_server.engine_name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+        text=True,
+    )
+    assert tests.stdout is not None
+    directory = Path(tests.stdout.readline().strip())
+
+    tests.kill()
+    tests.communicate()
+
+    deadline = time.monotonic() + 20
+    while directory.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not directory.exists()
+    assert not [each for each in psutil.process_iter(["cmdline"]) if str(directory) in str(each.info["cmdline"])]

@@ -1,0 +1,63 @@
+"""Where the tests' database servers come from: those that a variable names, else private ones."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgres import PostgresServer
+from tests.servers.private import PrivateServer
+from tests.servers.server import Server, Unavailable
+
+__all__ = [
+    "PRIVATE",
+    "MariaDBServer",
+    "PostgresServer",
+    "PrivateServer",
+    "Server",
+    "Unavailable",
+    "engine_names",
+    "missing_packages",
+    "named_server",
+    "server_url",
+]
+
+PRIVATE: Mapping[str, type[MariaDBServer | PostgresServer]] = {
+    "mariadb": MariaDBServer,
+    "postgres": PostgresServer,
+}
+DRIVERS = {"mariadb": "mysql+pymysql", "mysql": "mysql+pymysql", "postgres": "postgresql+psycopg"}
+
+
+def engine_names(environ: Mapping[str, str]) -> list[str]:
+    """Debian has no MySQL server, so that one is tested only where somebody names one."""
+    return ["sqlite", *PRIVATE] + (["mysql"] if server_url(environ, "mysql") else [])
+
+
+def server_url(environ: Mapping[str, str], engine_name: str) -> str | None:
+    return environ.get(f"TEST_{engine_name.upper()}_URL") or None
+
+
+def named_server(engine_name: str, url: str) -> Server:
+    """The server at that URL, whatever driver and database it speaks of."""
+    try:
+        parsed = make_url(url).set(drivername=DRIVERS[engine_name])
+        if engine_name == "postgres" and not parsed.database:
+            parsed = parsed.set(database="postgres")
+        server = Server(engine_name, parsed)
+        server.execute("SELECT 1")
+    except ArgumentError:
+        raise Unavailable(f"TEST_{engine_name.upper()}_URL is no URL.") from None
+    except DBAPIError as error:
+        raise Unavailable(f"TEST_{engine_name.upper()}_URL does not answer: {error.orig}") from error
+    return server
+
+
+def missing_packages(environ: Mapping[str, str]) -> list[str]:
+    """The Debian packages of the servers that no variable names and this machine does not have."""
+    return [
+        server.package
+        for engine_name, server in PRIVATE.items()
+        if not server_url(environ, engine_name) and server.programs() is None
+    ]

@@ -1,0 +1,70 @@
+"""A private PostgreSQL."""
+
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import URL
+
+from tests.servers.private import PrivateServer
+
+
+class PostgresServer(PrivateServer):
+    """PostgreSQL with its own defaults."""
+
+    package = "postgresql"
+    account = "postgres"
+    stop_signal = signal.SIGINT  # "fast": it does not wait for its clients to leave
+
+    def __init__(self) -> None:
+        super().__init__("postgres", URL.create("postgresql+psycopg", database="postgres"))
+
+    @classmethod
+    def programs(cls) -> tuple[Path, Path] | None:
+        """Debian keeps them out of PATH, in a directory for each major version: the newest is taken."""
+        homes = list(Path("/usr/lib/postgresql").glob("[0-9]*/bin"))
+        homes.sort(key=lambda home: float(home.parent.name), reverse=True)
+        on_path = shutil.which("postgres")
+        if on_path:
+            homes.append(Path(on_path).resolve().parent)
+        for home in homes:
+            if (home / "initdb").exists() and (home / "postgres").exists():
+                return home / "initdb", home / "postgres"
+        return None
+
+    def initialise(self, program: Path) -> None:
+        secret = self.home / "password"
+        secret.write_text(self.password)
+        secret.chmod(0o644)
+        self.run(
+            program,
+            f"--pgdata={self.home / 'data'}",
+            "--username=mayfly",
+            f"--pwfile={secret}",
+            "--auth=password",  # checked, and cheaper than scram at every connect
+            "--encoding=UTF8",
+            "--locale=C",
+        )
+
+    def command(self, program: Path) -> list[str]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": self.home,
+            "timezone": "Asia/Kathmandu",  # nobody's default: a time that is not stored as UTC shows
+            "dynamic_shared_memory_type": "mmap",  # in our directory: a kill leaves nothing in /dev/shm
+        }
+        return [
+            str(program),
+            "-D",
+            str(self.home / "data"),
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ]
+
+    def forget_shared_memory(self) -> None:
+        """The segment that keeps a second server out of the data outlives a kill; the pid file names it."""
+        with suppress(FileNotFoundError, IndexError):
+            segment = (self.home / "data" / "postmaster.pid").read_text().splitlines()[6].split()[1]
+            subprocess.run(["ipcrm", "-m", segment], check=False, stderr=subprocess.DEVNULL)

@@ -1,0 +1,124 @@
+"""What a host can carry, and that it always carries on."""
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.headroom import MEGABYTE, Headroom, measure, slots
+from dispatcher.plan import Slots
+
+EASY = Headroom(available_memory=8_000 * MEGABYTE, load_per_core=0.2)
+
+
+def slots_of(headroom: Headroom, **changed: Any) -> Slots:
+    """A host of 10 workers that keeps 100 MB for each and stands a load of 4 per core."""
+    bounds = {"host_max_workers": 10, "running_here": 0, "min_free_memory": 100 * MEGABYTE, "max_load": 4.0}
+    return slots(headroom, **{**bounds, **changed})
+
+
+def make_headroom(megabytes: int = 8_000, load: float = 0.2) -> Headroom:
+    return Headroom(available_memory=megabytes * MEGABYTE, load_per_core=load)
+
+
+@pytest.mark.parametrize(("running_here", "free"), [(0, 10), (3, 7), (10, 0), (12, 0)])
+def test_what_runs_here_takes_its_slot(running_here: int, free: int) -> None:
+    """HOST_MAX_WORKERS less the runners of this host is free, never below none."""
+    assert slots_of(EASY, running_here=running_here) == Slots(free)
+
+
+@pytest.mark.parametrize(("megabytes", "limit"), [(180, 1), (200, 2), (399, 3), (999, 9)])
+def test_memory_limits_the_runners_to_what_fits(megabytes: int, limit: int) -> None:
+    """Each runner needs its share of free memory, and the cut says how much there was."""
+    assert slots_of(make_headroom(megabytes)) == Slots(10, limit, f"free memory {megabytes} MB")
+
+
+def test_memory_for_all_limits_nothing() -> None:
+    """Headroom that is no tighter than the free slots is not a limit."""
+    assert slots_of(make_headroom(1_000)) == Slots(10)
+
+
+@pytest.mark.parametrize("running_here", [0, 3])
+def test_a_loaded_host_starts_one_at_a_time(running_here: int) -> None:
+    """Above MAX_LOAD one runner may start, and the cut says what the load was."""
+    found = slots_of(make_headroom(load=14.23), running_here=running_here)
+
+    assert found == Slots(10 - running_here, 1, "load 14.2 per core")
+
+
+def test_a_load_at_its_bound_limits_nothing() -> None:
+    """Only a load above MAX_LOAD counts."""
+    assert slots_of(make_headroom(load=4.0)) == Slots(10)
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "limit", "limited_by"),
+    [(250, 1, "load 14.2 per core"), (150, 1, "free memory 150 MB"), (50, 0, "free memory 50 MB")],
+)
+def test_the_tighter_limit_is_the_one_named(megabytes: int, limit: int, limited_by: str) -> None:
+    """Short of both, the host says which of memory and load left less; memory if both left the same."""
+    found = slots_of(make_headroom(megabytes, load=14.2), running_here=1)
+
+    assert found == Slots(9, limit, limited_by)
+
+
+def test_zero_turns_a_limit_off() -> None:
+    """MIN_FREE_MEMORY=0 and MAX_LOAD=0 leave only the cap of the host."""
+    assert slots_of(make_headroom(0, load=99.0), min_free_memory=0, max_load=0) == Slots(10)
+
+
+def test_a_host_that_runs_something_may_wait_for_memory() -> None:
+    """Without memory for one more, a host whose runners will free some starts none."""
+    assert slots_of(make_headroom(50), running_here=1) == Slots(9, 0, "free memory 50 MB")
+
+
+@given(
+    headroom=st.builds(Headroom, st.integers(0, 2_000 * MEGABYTE), st.floats(0, 100)),
+    host_max_workers=st.integers(1, 20),
+    running_here=st.integers(0, 20),
+    min_free_memory=st.integers(0, 500 * MEGABYTE),
+    max_load=st.floats(0, 20),
+)
+def test_an_idle_host_always_has_a_slot(
+    headroom: Headroom, host_max_workers: int, running_here: int, min_free_memory: int, max_load: float
+) -> None:
+    """No shortage stops a host that runs nothing, and no headroom gives more than is free."""
+    found = slots(
+        headroom,
+        host_max_workers=host_max_workers,
+        running_here=running_here,
+        min_free_memory=min_free_memory,
+        max_load=max_load,
+    )
+
+    assert found.usable >= 1 or running_here
+    assert found.usable <= max(0, host_max_workers - running_here)
+    assert (found.limit is None) == (found.limited_by == "")
+
+
+def test_an_explicit_cap_of_none_is_obeyed() -> None:
+    """HOST_MAX_WORKERS=0 stops an idle host too: a person said so."""
+    assert slots_of(make_headroom(50), host_max_workers=0).usable == 0
+
+
+def test_measuring_asks_for_available_memory_and_the_last_minutes_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Memory is what can be had without swapping; load is that of one minute for each core."""
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=123, free=7, total=999))
+    monkeypatch.setattr(os, "getloadavg", lambda: (6.0, 2.0, 1.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+
+    assert measure() == Headroom(available_memory=123, load_per_core=1.5)
+
+
+def test_a_host_that_hides_its_cores_is_taken_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the number of cores cannot be had, the load counts in full."""
+    monkeypatch.setattr(os, "getloadavg", lambda: (6.0, 2.0, 1.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+
+    assert measure().load_per_core == 6.0

@@ -1,0 +1,31 @@
+"""Factories: an installation in a directory of its own, and what loading its settings gives."""
+
+from pathlib import Path
+
+import pytest
+
+from mayfly.errors import SettingsError
+from mayfly.settings import Loaded, Origin, Settings, load
+
+
+def load_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str = "", toml: str = "") -> Loaded:
+    if dotenv:
+        (home / ".env").write_text(dotenv)
+    if toml:
+        (home / "mayfly.toml").write_text(toml)
+    return load({"MAYFLY_HOME": str(home), **(environ or {})})
+
+
+def settings_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str = "", toml: str = "") -> Settings:
+    return load_in(home, environ, dotenv=dotenv, toml=toml).settings
+
+
+def problem_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str = "", toml: str = "") -> str:
+    """What the SettingsError says."""
+    with pytest.raises(SettingsError) as caught:
+        load_in(home, environ, dotenv=dotenv, toml=toml)
+    return str(caught.value)
+
+
+def origin_of(loaded: Loaded, name: str) -> Origin:
+    return next(origin for origin in loaded.origins if origin.name == name)

@@ -1,0 +1,202 @@
+"""What each setting accepts, and the sentence for what it does not."""
+
+from pathlib import Path
+
+import pytest
+
+from mayfly.settings import Settings
+from tests.unit.settings.loading import problem_in, settings_in
+
+MIB = 1024**2
+
+
+def test_without_any_word_from_anyone_the_defaults_hold(tmp_path: Path) -> None:
+    """The figures that the design names."""
+    settings = settings_in(tmp_path)
+
+    assert (settings.batch_size, settings.max_workers, settings.min_workers) == (5, 5, 1)
+    assert (settings.worker_timeout, settings.dispatch_timeout) == (50, 55)
+    assert (settings.max_attempts, settings.backoff_base, settings.backoff_cap) == (5, 1, 3600)
+    assert (settings.worker_memory, settings.min_free_memory) == (None, 64 * MIB)
+    assert (settings.keep_done_days, settings.keep_dead_days) == (7, None)
+    assert settings.payload_limit == 65536
+    assert settings.handlers == ("handlers",)
+
+
+@pytest.mark.parametrize("name", ["BATCH_SIZE", "MAX_WORKERS", "MAX_ATTEMPTS"])
+@pytest.mark.parametrize("value", ["0", "-1", "1001", "abc", "1.5", "true", "1e3", "None"])
+def test_a_count_is_a_whole_number_from_1_to_1000(tmp_path: Path, name: str, value: str) -> None:
+    """Anything else is one sentence: the name, what was given, where, and what is allowed."""
+    problem = problem_in(tmp_path, {name: value})
+
+    assert problem == f"{name}={value} (environment): must be a whole number from 1 to 1000"
+
+
+@pytest.mark.parametrize("value", ["true", "[5]", "{ a = 5 }", "5.5", "nan", "1979-05-27"])
+def test_a_count_in_toml_is_a_number_too(tmp_path: Path, value: str) -> None:
+    """TOML has types of its own; true is not 1. The sentence uses the file's own spelling."""
+    problem = problem_in(tmp_path, toml=f"batch_size = {value}")
+
+    assert problem.startswith("batch_size=")
+    assert problem.endswith(f" ({tmp_path}/mayfly.toml): must be a whole number from 1 to 1000")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("MIN_WORKERS", "0", "a whole number from 1 to MAX_WORKERS"),
+        ("HOST_MAX_WORKERS", "10001", "a whole number from 1 to 10000"),
+        ("WORKER_TIMEOUT", "0.9", "a number of seconds from 1, below DISPATCH_TIMEOUT"),
+        ("WORKER_TIMEOUT", "inf", "a number of seconds from 1, below DISPATCH_TIMEOUT"),
+        ("DISPATCH_TIMEOUT", "60", "a number of seconds above WORKER_TIMEOUT, below 60"),
+        ("WORKER_MEMORY", "31M", "bytes, or a size such as 512M or 1.5G, at least 32M"),
+        ("MIN_FREE_MEMORY", "-1", "bytes, or a size such as 512M or 1.5G, at least 0"),
+        ("PAYLOAD_LIMIT", "1023", "bytes, or a size such as 512M or 1.5G, from 1K to 16M"),
+        ("PAYLOAD_LIMIT", "17M", "bytes, or a size such as 512M or 1.5G, from 1K to 16M"),
+        ("MAX_LOAD", "-0.1", "a number, 0 or more"),
+        ("MAX_LOAD", "nan", "a number, 0 or more"),
+        ("HANDLERS", "a,,b", "dotted module names, separated by commas"),
+        ("HANDLERS", "jobs/mail.py", "dotted module names, separated by commas"),
+        ("LOG_FORMAT", "JSON", "text or json"),
+        ("LOG_TO", "stderr", "file, stdout or syslog"),
+        ("SPAWN", "thread", "fork or exec"),
+        ("HOST_NAME", "a b", "1 to 64 printable characters without white space"),
+        ("HOST_NAME", "h" * 65, "1 to 64 printable characters without white space"),
+        ("BACKOFF_BASE", "0", "a number of seconds, more than 0"),
+        ("KEEP_DONE_DAYS", "0", "a number of days, more than 0"),
+        ("KEEP_CANCELLED_DAYS", "-7", "a number of days, more than 0"),
+        ("KEEP_DEAD_DAYS", "0", "a number of days, more than 0"),
+        ("KEEP_CYCLES_DAYS", "x", "a number of days, more than 0"),
+        ("KEEP_RUNNERS_DAYS", "inf", "a number of days, more than 0"),
+        ("KEEP_AUDIT_DAYS", "0", "a number of days, more than 0"),
+    ],
+)
+def test_a_value_out_of_bounds_is_a_sentence_with_the_rule(tmp_path: Path, name: str, value: str, rule: str) -> None:
+    """Each setting says what it allows."""
+    problem = problem_in(tmp_path, {name: value})
+
+    assert problem.startswith(f"{name}={value[:60]}")
+    assert problem.endswith(f" (environment): must be {rule}")
+
+
+@pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - {"home", "lanes", "pools"}))
+def test_an_empty_value_is_refused(tmp_path: Path, name: str) -> None:
+    """NAME= is a mistake that no default covers up; the sentence says to give a value or to unset it."""
+    problem = problem_in(tmp_path, {name.upper(): " "})
+
+    assert problem.startswith(f"{name.upper()}= (environment): is empty; give ")
+    assert problem.endswith(", or unset it")
+
+
+@pytest.mark.parametrize(
+    ("written", "count"),
+    [
+        ("33554432", 32 * MIB),
+        ("512M", 512 * MIB),
+        ("512m", 512 * MIB),
+        ("300MB", 300 * MIB),
+        ("256MiB", 256 * MIB),
+        ("1.5G", 1536 * MIB),
+        (" 64 M ", 64 * MIB),
+        ("65536K", 64 * MIB),
+    ],
+)
+def test_a_size_has_units_of_1024(tmp_path: Path, written: str, count: int) -> None:
+    """M, MB and MiB are the same here, as they are for systemd and Docker."""
+    assert settings_in(tmp_path, {"WORKER_MEMORY": written}).worker_memory == count
+
+
+@pytest.mark.parametrize("written", ["64.5", "1,5G", "1e9", "M", "64X", "0x4000000", "١٢M"])
+def test_what_is_no_size_is_refused(tmp_path: Path, written: str) -> None:
+    """A fraction of a byte is somebody who forgot the unit."""
+    assert f"MIN_FREE_MEMORY={written} (environment): must be bytes" in problem_in(
+        tmp_path, {"MIN_FREE_MEMORY": written}
+    )
+
+
+def test_a_size_in_toml_may_be_a_number(tmp_path: Path) -> None:
+    """Plain bytes, without quotes; 0 switches the check off."""
+    settings = settings_in(tmp_path, toml='worker_memory = 67108864\nmin_free_memory = 0\npayload_limit = "1M"')
+
+    assert (settings.worker_memory, settings.min_free_memory, settings.payload_limit) == (64 * MIB, 0, MIB)
+
+
+@pytest.mark.parametrize("toml", ['handlers = "jobs, app.mail"', 'handlers = ["jobs", "app.mail"]'])
+def test_handlers_are_a_list_or_a_string_in_toml(tmp_path: Path, toml: str) -> None:
+    """Both are natural there."""
+    assert settings_in(tmp_path, toml=toml).handlers == ("jobs", "app.mail")
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"WORKER_TIMEOUT": "55"}, "WORKER_TIMEOUT=55 (environment) and DISPATCH_TIMEOUT=55 (default)"),
+        ({"WORKER_TIMEOUT": "70"}, "WORKER_TIMEOUT=70 (environment) and DISPATCH_TIMEOUT=55 (default)"),
+        ({"DISPATCH_TIMEOUT": "40.5"}, "WORKER_TIMEOUT=50 (default) and DISPATCH_TIMEOUT=40.5 (environment)"),
+    ],
+)
+def test_guards_that_do_not_fit_are_both_named(tmp_path: Path, environ: dict[str, str], said: str) -> None:
+    """Worker < dispatcher < 60, and the sentence shows the one that nobody set as well."""
+    problem = problem_in(tmp_path, environ)
+
+    assert problem.startswith(f"{said}: must be WORKER_TIMEOUT < DISPATCH_TIMEOUT < 60")
+
+
+@pytest.mark.parametrize(
+    ("environ", "rule"),
+    [
+        ({"MIN_WORKERS": "6"}, "must be MIN_WORKERS <= MAX_WORKERS"),
+        ({"BACKOFF_CAP": "0.5"}, "must be BACKOFF_BASE <= BACKOFF_CAP"),
+    ],
+)
+def test_pairs_in_the_wrong_order_are_refused(tmp_path: Path, environ: dict[str, str], rule: str) -> None:
+    """A lower bound above its upper one has no meaning."""
+    assert problem_in(tmp_path, environ).endswith(rule)
+
+
+def test_pairs_may_be_equal(tmp_path: Path) -> None:
+    """But for the guards, equal bounds are fine."""
+    settings = settings_in(tmp_path, {"MIN_WORKERS": "5", "BACKOFF_BASE": "3600"})
+
+    assert (settings.min_workers, settings.backoff_base) == (5, 3600)
+
+
+def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+    """One line each, whichever kind they are, so that nobody has to try five times."""
+    problem = problem_in(
+        tmp_path,
+        {"BATCH_SIZE": "0", "MAX_WORKERS": ""},
+        dotenv="MAX_ATTEMPTS=many\nnonsense line",
+        toml="batchsize = 3",
+    )
+
+    assert [line.partition(" ")[0] for line in problem.splitlines()] == [
+        f"{tmp_path}/.env,",
+        "batchsize",
+        "MAX_WORKERS=",
+        "BATCH_SIZE=0",
+        "MAX_ATTEMPTS=many",
+    ]
+
+
+def test_a_value_of_many_lines_is_shown_on_one_and_short(tmp_path: Path) -> None:
+    """One problem, one line."""
+    problem = problem_in(tmp_path, {"BATCH_SIZE": "a\nb" * 1000})
+
+    assert len(problem.splitlines()) == 1
+    assert len(problem) < 150
+
+
+def test_settings_do_not_change(tmp_path: Path) -> None:
+    """What was loaded at the start of a process holds to its end."""
+    settings = settings_in(tmp_path)
+
+    with pytest.raises(ValueError, match="frozen"):
+        settings.batch_size = 7  # type: ignore[misc]
+
+
+def test_a_host_without_a_usable_name_is_told_to_set_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default is the system's; where that does not fit, the sentence names the setting."""
+    monkeypatch.setattr("socket.gethostname", lambda: "two words")
+
+    assert problem_in(tmp_path).startswith("HOST_NAME (default): must be 1 to 64 printable characters")

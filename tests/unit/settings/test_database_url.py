@@ -1,0 +1,151 @@
+"""DATABASE_URL: what is understood, what is refused, and that its password is seen nowhere."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from sqlalchemy import make_url
+
+from mayfly.errors import SettingsError
+from mayfly.settings import Settings, load
+from mayfly.settings_values import mask_password
+from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("mysql://u:p@h:3306/d", "mysql+pymysql://u:p@h:3306/d"),
+        ("mariadb://u:p@h/d", "mysql+pymysql://u:p@h/d"),
+        ("mysql+pymysql://u:p@h/d?charset=utf8mb4", "mysql+pymysql://u:p@h/d?charset=utf8mb4"),
+        ("mariadb+pymysql://u@[::1]:3306/d", "mariadb+pymysql://u@[::1]:3306/d"),
+        ("mysql://u:p@/d?unix_socket=/run/my.sock", "mysql+pymysql://u:p@/d?unix_socket=/run/my.sock"),
+        ("mysql://u:a/b?c#d:e@h/d", "mysql+pymysql://u:a/b?c#d:e@h/d"),
+        ("postgres://u:p%40@h/d", "postgresql+psycopg://u:p%40@h/d"),
+        ("PostgreSQL://h/d", "postgresql+psycopg://h/d"),
+        ("postgresql+psycopg:///d", "postgresql+psycopg:///d"),
+        ("sqlite:////var/lib/m.db?timeout=5", "sqlite:////var/lib/m.db?timeout=5"),
+        (" sqlite+pysqlite:////m.db\n", "sqlite:////m.db"),
+    ],
+)
+def test_the_driver_is_filled_in(tmp_path: Path, written: str, meant: str) -> None:
+    """People write the database's name; the driver is ours to choose."""
+    url = settings_in(tmp_path, {"DATABASE_URL": written}).database_url.get_secret_value()
+
+    assert url == meant
+    assert make_url(url).drivername == meant.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "clause"),
+    [
+        ("hunter2", "must be a URL that begins with sqlite:///, mysql://"),
+        ("oracle://u:hunter2@h/d", "must be a URL that begins with"),
+        ("mysql+mysqldb://u:hunter2@h/d", "must be a URL that begins with"),
+        ("mysql://u:hunter2\n@h/d", "must be a URL that begins with"),
+        ("mysql:u:hunter2@h/d", "must be a URL that begins with"),
+        ("mysql://u:hunter2@h", "must look like mysql://user:password@host:port/database"),
+        ("mysql://u:hunter2@h/", "must look like mysql://"),
+        ("postgres://u:hunter2@h:port/d", "must look like postgres://"),
+        ("postgres://u:hunter2@h:99999/d", "must look like postgres://"),
+        ("postgres://h:1/d?password=hunter2@", "must look like postgres://"),
+        ("mysql://u:hunter2@hunter2@h/d", "has more than one @"),
+        ("sqlite://", "must name a file"),
+        ("sqlite:///:memory:", "must name a file"),
+        ("sqlite:///file:hunter2?mode=memory&uri=true", "must name a file"),
+        ("sqlite://hunter2.db", "needs three slashes"),
+        ("sqlite:///hunter2%20.db", "must be a path without % and ?"),
+    ],
+)
+def test_a_url_of_no_use_is_refused_without_being_shown(tmp_path: Path, written: str, clause: str) -> None:
+    """The sentence says what is wanted; what was given may be a password, wherever it stands."""
+    problem = problem_in(tmp_path, {"DATABASE_URL": written})
+
+    assert problem.startswith(f"DATABASE_URL (environment): {clause}")
+    assert "hunter2" not in problem
+
+
+def test_a_home_that_no_sqlite_url_can_name_is_refused(tmp_path: Path) -> None:
+    """SQLAlchemy 2.0 and 2.1 would open two different files."""
+    home = tmp_path / "100%25"
+    home.mkdir()
+
+    assert "without % and ?, the one of MAYFLY_HOME included" in problem_in(home)
+
+
+def test_two_spellings_of_one_sqlite_file_are_one_url(tmp_path: Path) -> None:
+    """The host lock is named after the database."""
+    one = settings_in(tmp_path, {"DATABASE_URL": "sqlite:///mayfly.db"})
+    other = settings_in(tmp_path, {"DATABASE_URL": f"sqlite:///{tmp_path}/x/../mayfly.db"})
+
+    assert one.database_url == other.database_url
+
+
+def test_settings_can_be_built_from_settings(tmp_path: Path) -> None:
+    """A URL that was understood once is understood again, as it is."""
+    url = settings_in(tmp_path).database_url
+
+    assert Settings(home=tmp_path, database_url=url).database_url == url
+
+
+def test_a_url_written_where_its_file_belongs_is_masked(tmp_path: Path) -> None:
+    """DATABASE_URL_FILE=mysql://… is an easy mistake."""
+    problem = problem_in(tmp_path, {"DATABASE_URL_FILE": "mysql://u:hunter2@h/d"})
+
+    assert "DATABASE_URL_FILE=mysql://u:***@h/d" in problem
+
+
+def test_a_url_written_into_another_setting_is_masked(tmp_path: Path) -> None:
+    """So is one that slipped into the wrong line."""
+    problem = problem_in(tmp_path, {"HANDLERS": "mysql://u:hunter2@h/d"})
+
+    assert "HANDLERS=mysql://u:***@h/d" in problem
+
+
+def test_pydantic_itself_does_not_show_the_url(tmp_path: Path) -> None:
+    """Neither in its error nor in the repr of settings."""
+    with pytest.raises(ValidationError) as caught:
+        Settings(home=tmp_path, database_url="oracle://u:hunter2@h/d")
+
+    assert "hunter2" not in f"{caught.value}{caught.value!r}"
+    assert "hunter2" not in repr(Settings(home=tmp_path, database_url="mysql://u:hunter2@h/d"))
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("mysql://u:hunter2@h/d", "mysql://u:***@h/d"),
+        ("mysql://u:hun@ter/2@h/d", "mysql://u:***@h/d"),
+        ("mysql://u:hun\nter2@h/d", "mysql://u:***@h/d"),
+        ("postgresql://h/d?user=u&password=hunter2&x=1", "postgresql://h/d?user=u&password=***&x=1"),
+        ("postgresql://h/d?SSLPassword=hunter2", "postgresql://h/d?SSLPassword=***"),
+        ("mysql://u@h/d", "mysql://u@h/d"),
+        ("sqlite:////var/mayfly.db", "sqlite:////var/mayfly.db"),
+    ],
+)
+def test_masking_takes_the_password_and_leaves_the_rest(url: str, masked: str) -> None:
+    """User, host and database are what an operator needs to see."""
+    assert mask_password(url) == masked
+
+
+def test_the_origin_shows_the_url_masked(tmp_path: Path) -> None:
+    """`mayfly config` can be pasted into a ticket."""
+    origin = origin_of(load_in(tmp_path, {"DATABASE_URL": "mysql://u:hunter2@h/d"}), "DATABASE_URL")
+
+    assert origin.value == "mysql+pymysql://u:***@h/d"
+
+
+@given(password=st.text(min_size=1, max_size=12), where=st.sampled_from(["mysql", "postgres", "oracle", "x"]))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_password_is_ever_shown(tmp_path: Path, password: str, where: str) -> None:
+    """Whatever it consists of, accepted or refused: a mark inside it never comes out again."""
+    environ = {"MAYFLY_HOME": str(tmp_path), "DATABASE_URL": f"{where}://u:{password}hunter2@h/d"}
+
+    try:
+        said = str(load(environ).origins)
+    except SettingsError as error:
+        said = str(error)
+
+    assert "hunter2" not in said

@@ -1,0 +1,142 @@
+"""Lanes and pools: how they are named, what holds where a lane says nothing, and what does not fit."""
+
+from pathlib import Path
+
+import pytest
+
+from mayfly.settings import ResolvedLane
+from tests.unit.settings.loading import problem_in, settings_in
+
+
+def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> None:
+    """Every lane can be asked for."""
+    settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
+
+    assert settings.lane("any") == ResolvedLane("any", 7, 9, 2, rank=0, pool=None, external=False)
+
+
+def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
+    """And only what it says."""
+    settings = settings_in(
+        tmp_path,
+        {
+            "LANES__SEND_EMAIL__MAX_WORKERS": "8",
+            "LANES__SEND_EMAIL__RANK": "-1",
+            "LANES__SEND_EMAIL__EXTERNAL": "yes",
+            "LANES__SEND_EMAIL__POOL": "email",
+            "POOLS__EMAIL": "3",
+        },
+    )
+
+    assert settings.lane("send_email") == ResolvedLane("send_email", 5, 8, 1, rank=-1, pool="email", external=True)
+    assert settings.pools == {"email": 3}
+
+
+def test_lanes_in_toml_are_named_as_written(tmp_path: Path) -> None:
+    """Only the environment, which has capitals, is lower-cased."""
+    settings = settings_in(tmp_path, toml='[lanes."Mail.eu:1-a"]\nrank = 3\n[pools]\nBig = 2')
+
+    assert settings.lane("Mail.eu:1-a").rank == 3
+    assert settings.pools == {"Big": 2}
+
+
+def test_an_empty_table_makes_a_lane_known(tmp_path: Path) -> None:
+    """[lanes.mail] with nothing in it, and what the environment adds to it."""
+    settings = settings_in(tmp_path, {"LANES__MAIL__RANK": "2"}, toml="[lanes.mail]\n[lanes.web]")
+
+    assert set(settings.lanes) == {"mail", "web"}
+    assert settings.lane("mail").rank == 2
+
+
+def test_a_lane_may_have_underscores_in_a_row(tmp_path: Path) -> None:
+    """The setting is what stands after the last two."""
+    assert settings_in(tmp_path, {"LANES__A__B__RANK": "2"}).lane("a__b").rank == 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        (
+            {"LANES__X__MIN_WORKERS": "6"},
+            "LANES__X__MIN_WORKERS=6 (environment) and MAX_WORKERS=5 (default)",
+        ),
+        (
+            {"LANES__X__MAX_WORKERS": "1", "MIN_WORKERS": "2"},
+            "MIN_WORKERS=2 (environment) and LANES__X__MAX_WORKERS=1 (environment)",
+        ),
+        (
+            {"LANES__X__MAX_WORKERS": "1", "LANES__X__MIN_WORKERS": "2"},
+            "LANES__X__MIN_WORKERS=2 (environment) and LANES__X__MAX_WORKERS=1 (environment)",
+        ),
+    ],
+)
+def test_a_lanes_bounds_must_fit_with_the_global_ones_filled_in(
+    tmp_path: Path, environ: dict[str, str], said: str
+) -> None:
+    """The two values that clash are named, whichever level they are from."""
+    problem = problem_in(tmp_path, environ)
+
+    assert problem == f"{said}: must be MIN_WORKERS <= MAX_WORKERS in the lane x"
+
+
+def test_a_global_clash_is_not_told_again_for_every_lane(tmp_path: Path) -> None:
+    """One mistake, one line."""
+    problem = problem_in(tmp_path, {"MIN_WORKERS": "6"}, toml="[lanes.a]\n[lanes.b]")
+
+    assert len(problem.splitlines()) == 1
+
+
+def test_a_lane_in_a_pool_without_a_cap_is_refused(tmp_path: Path) -> None:
+    """A misspelled pool would be no limit at all; the sentence lists those there are."""
+    problem = problem_in(tmp_path, {"LANES__X__POOL": "Email", "POOLS__EMAIL": "3"})
+
+    assert problem.startswith("LANES__X__POOL=Email (environment): is not a pool; pools are email, ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("LANES__X__MAX_WORKERS", "0", "a whole number from 1 to 1000"),
+        ("LANES__X__BATCH_SIZE", "x", "a whole number from 1 to 1000"),
+        ("LANES__X__RANK", "1.5", "a whole number"),
+        ("LANES__X__EXTERNAL", "maybe", "true or false"),
+        ("LANES__X__POOL", "a b", "the name of a pool"),
+        ("POOLS__X", "0", "a whole number from 1 to 1000"),
+    ],
+)
+def test_a_lanes_value_out_of_bounds_is_named_as_it_was_written(
+    tmp_path: Path, name: str, value: str, rule: str
+) -> None:
+    """LANES__X__MAX_WORKERS, not lanes.x.max_workers."""
+    assert problem_in(tmp_path, {name: value}) == f"{name}={value} (environment): must be {rule}"
+
+
+@pytest.mark.parametrize("name", ["LANES__X__RANK", "POOLS__X"])
+def test_an_empty_value_of_a_lane_is_refused(tmp_path: Path, name: str) -> None:
+    """As for every other setting."""
+    assert problem_in(tmp_path, {name: ""}).startswith(f"{name}= (environment): is empty; give a whole number")
+
+
+@pytest.mark.parametrize(
+    ("toml", "spelled", "kind"),
+    [
+        ('[lanes."a b"]\nrank = 1', "lanes.'a b'", "lane"),
+        ("[lanes.-a]", "lanes.-a", "lane"),
+        (f"[lanes.{'a' * 65}]", f"lanes.{'a' * 65}", "lane"),
+        ('[pools]\n"ä" = 1', r"pools.'\xe4'", "pool"),
+    ],
+)
+def test_a_name_that_does_not_fit_is_refused(tmp_path: Path, toml: str, spelled: str, kind: str) -> None:
+    """Names go into columns, log lines and addresses as they are."""
+    problem = problem_in(tmp_path, toml=toml)
+
+    assert problem.startswith(f"{spelled} ({tmp_path}/mayfly.toml): the name of a {kind} must be 1 to 64 of ")
+
+
+@pytest.mark.parametrize("toml", ["lanes = 5", "lanes.x = 5", "pools = [1]"])
+def test_what_must_be_a_table_is_one(tmp_path: Path, toml: str) -> None:
+    """Also when the environment has something to add to it."""
+    problem = problem_in(tmp_path, {"LANES__X__RANK": "1", "POOLS__X": "1"}, toml=toml)
+
+    assert f"({tmp_path}/mayfly.toml): must be" in problem
+    assert "table" in problem
