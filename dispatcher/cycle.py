@@ -114,7 +114,7 @@ def supervise(
             if ended and supervisor.may_spawn and not progress.problems:
                 more = plan_more(world, planned.cycle_id, frozenset(progress.broken_lanes))
                 if more is not None:
-                    tell_plan(world, more)
+                    tell_plan(world, more, only_started=True)
                     spawn(world, spawner, supervisor, more)
         except MayflyError as error:
             # The runners still have to be watched to their end; what they held is rescued in the next cycle.

@@ -164,9 +164,9 @@ def _lane(world: World, name: str) -> Lane:
     )
 
 
-def tell_plan(world: World, planned: Planned) -> None:
+def tell_plan(world: World, planned: Planned, only_started: bool = False) -> None:
     for each in planned.plan.lanes:
-        if each.wanted or each.cuts:
+        if each.planned or (not only_started and (each.wanted or each.cuts)):
             lane = each.count.lane
             pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
             world.log.say(

@@ -45,8 +45,8 @@ class UtcDateTime(TypeDecorator[datetime]):
         if dialect.name == "postgresql":
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True, precision=6))
         if dialect.name == "mysql":
-            return dialect.type_descriptor(mysql.DATETIME(fsp=6))  # type: ignore[no-untyped-call]
-        return dialect.type_descriptor(sqlite.DATETIME())
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
+        return dialect.type_descriptor(sqlite.DATETIME())  # type: ignore[no-untyped-call]
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         if value is None or dialect.name == "postgresql":

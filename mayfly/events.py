@@ -140,7 +140,7 @@ def stopping(signal_name: str, alive: int) -> Event:
 def job_settled_for_dead(job_id: int, type_name: str, outcome: str, reason: str) -> Event:
     return _said(
         "job_settled_for_dead",
-        f"Job {job_id} ({type_name}): {outcome}: {reason}",
+        f"Job {job_id} ({type_name}): {reason}",
         Level.WARNING,
         job_id=job_id,
         type=type_name,

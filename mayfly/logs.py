@@ -110,8 +110,8 @@ class _File:
     def _complain(self, error: OSError) -> None:
         user = os.environ.get("USER") or f"uid {os.getuid()}"
         print(  # noqa: T201 - the log itself is what is broken
-            f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {user}, free disk space, "
-            "or set LOG_DIR. This run goes on without a log.",
+            f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {user}, "
+            "free disk space, or set LOG_DIR. This run goes on without a log.",
             file=sys.stderr,
         )
 

@@ -5,13 +5,13 @@ import random
 from mayfly import events, exits, opening
 from mayfly.app import App, use_app
 from mayfly.backoff import Backoff
-from mayfly.clock import monotonic
+from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, claim
+from mayfly.jobs.claim import Claimant, claim, has_due
 from mayfly.jobs.settle import Settler
 from mayfly.logs import Log
 from mayfly.page import Page
@@ -25,6 +25,8 @@ from runner.outbox import Outbox
 from runner.pace import next_claim
 
 BEAT_SECONDS = 10.0
+EMPTY_TRIES = 4
+EMPTY_PAUSE_SECONDS = 0.01
 
 
 def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> int:
@@ -115,11 +117,21 @@ class Claims:
             self._assignment.lease_until,
             fresh=not self._last,
         )
-        now = self._database.clock.now()
-        batch = self._database.run(lambda connection: claim(connection, JOBS, claimant, self._size, now))
+        batch = self._claim(claimant)
         self._last = batch or self._last
         self._claimed_at = monotonic()
         self._beat()
+        return batch
+
+    def _claim(self, claimant: Claimant) -> list[Job]:
+        """An empty answer is believed when a look without locks confirms it, or after a few tries."""
+        now = self._database.clock.now()
+        batch: list[Job] = []
+        for tries in range(EMPTY_TRIES):
+            batch = self._database.run(lambda connection: claim(connection, JOBS, claimant, self._size, now))
+            if batch or not self._database.read(lambda connection: has_due(connection, JOBS, claimant.lane, now)):
+                break
+            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
         return batch
 
     def _beat(self) -> None:

@@ -36,6 +36,13 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
     return [_job(row, claimant.lane) for row in taken]
 
 
+def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
+    """Without locks. SKIP LOCKED also skips a row that another claim only brushed: "nothing" may mean "not yet"."""
+    c = jobs.c
+    due = select(c.id).where(c.lane == lane, c.status == jobs.pending, c.priority.in_(PRIORITIES), c.run_at <= now)
+    return connection.execute(due.limit(1)).first() is not None
+
+
 def due_statement(jobs: JobTable, lane: str, priority: int, size: int, now: datetime) -> Select[*tuple[Any, ...]]:
     """Lane, status and priority are equalities, so run_at is a pure range of the claim index."""
     c = jobs.c
