@@ -1,0 +1,48 @@
+"""Rows and values for tests: `make_…` builds one, `insert_…` also puts it into a database."""
+
+import itertools
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+
+from mayfly.engine import Database
+from mayfly.job import Job
+from mayfly.schema import jobs
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+_ids = itertools.count(1)
+
+
+def make_job(**changes: Any) -> Job:
+    """A claimed job, as its handler sees it."""
+    fields: dict[str, Any] = {
+        "id": next(_ids),
+        "type": "noop",
+        "lane": "default",
+        "payload_text": "{}",
+        "attempt": 1,
+        "max_attempts": 5,
+        "claims": 1,
+        "run_at": NOON,
+    }
+    return Job(**fields | changes)
+
+
+def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]:
+    """Pending jobs in the table, due a minute ago unless told otherwise; their ids in order."""
+    due = database.clock.now() - timedelta(minutes=1)
+    row: Mapping[str, Any] = {"type": "noop", "payload": "{}", "run_at": due} | columns
+    before = database.run(lambda connection: set(connection.execute(select(jobs.c.id)).scalars()))
+    database.run(lambda connection: connection.execute(insert(jobs), [row] * count))
+    return sorted(database.run(lambda connection: set(connection.execute(select(jobs.c.id)).scalars())) - before)
+
+
+def insert_row(database: Database, **columns: Any) -> int:
+    return insert_rows(database, 1, **columns)[0]
+
+
+def get_row(database: Database, job_id: int) -> Row[Any]:
+    return database.run(lambda connection: connection.execute(select(jobs).where(jobs.c.id == job_id)).one())

@@ -1,0 +1,23 @@
+"""A real installation for each test, on each database."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.installation import Installation
+
+
+@pytest.fixture
+def installation(migrated_url: str, tmp_path: Path) -> Iterator[Installation]:
+    made = Installation(tmp_path, migrated_url)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Installation]:
+    """On SQLite alone, for what no database can make a difference to; created by first use, as a user's is."""
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    yield made
+    made.end()

@@ -1,0 +1,125 @@
+"""An installation of Mayfly for one test: a home, a database, and real processes started in it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from sqlalchemy import Row, text
+
+from mayfly.engine import Database
+from tests.factories import insert_rows
+
+CHECKOUT = Path(__file__).parent.parent.parent
+DEADLINE_SECONDS = 30.0
+
+
+@dataclass
+class Installation:
+    """Settings that are not given are Mayfly's own; the machine's load must not cut a plan here."""
+
+    home: Path
+    url: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.database = Database(self.url)
+
+    @property
+    def log(self) -> str:
+        path = self.home / "logs" / "dispatcher.log"
+        return path.read_text() if path.exists() else ""
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        """As cron gives it, and nothing of ours: PATH, HOME, and the settings of this test."""
+        return {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.home),
+            "MAYFLY_HOME": str(self.home),
+            "DATABASE_URL": self.url,
+            "STATE_DIR": str(self.home / "state"),
+            "HANDLERS": "handlers,tests.process.mischief",
+            "PYTHONPATH": str(CHECKOUT),
+            "MAX_LOAD": "0",
+            **self.settings,
+            **changes,
+        }
+
+    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """`python -m …` to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", *arguments],
+            env=self.environment(**settings),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=90,  # a cycle ends within the minute, or something is wrong
+            check=False,
+        )
+
+    def dispatch(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        return self.run("dispatcher", *arguments, **settings)
+
+    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+        """`python -m …` in the background; the caller waits for it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", *arguments],
+            env=self.environment(**settings),
+            cwd="/",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def enqueue(self, type_name: str, payload: str = "{}", count: int = 1, **columns: Any) -> list[int]:
+        return insert_rows(self.database, count, type=type_name, payload=payload, **columns)
+
+    def rows(self, sql: str, **parameters: Any) -> Sequence[Row[Any]]:
+        return self.database.run(lambda connection: connection.execute(text(sql), parameters).all())
+
+    def job(self, job_id: int) -> Row[Any]:
+        return self.rows("SELECT * FROM mayfly_jobs WHERE id = :id", id=job_id)[0]
+
+    def statuses(self) -> dict[str, int]:
+        counted = self.rows("SELECT status, COUNT(*) AS number FROM mayfly_jobs GROUP BY status")
+        return {row.status: row.number for row in counted}
+
+    def runner_pids(self) -> list[int]:
+        """Of runners that have taken over their rows and have not been seen to end."""
+        live = self.rows("SELECT pid FROM mayfly_runners WHERE finished_at IS NULL AND heartbeat_at IS NOT NULL")
+        return [row.pid for row in live]
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything alive that was started for this installation, known by its environment."""
+        mine = f"MAYFLY_HOME={self.home}"
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if mine in Path(f"/proc/{process.pid}/environ").read_text(errors="replace").split("\0"):
+                    found.append(process)
+            except (OSError, psutil.Error):
+                continue
+        return found
+
+    def end(self) -> None:
+        """Nothing survives its test, whatever the test was about."""
+        self.database.close()
+        for process in self.processes():
+            try:
+                os.kill(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def wait_until(true: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:
+    """Wait for an event, with a deadline that fails the test."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
