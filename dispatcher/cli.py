@@ -37,7 +37,7 @@ def command(dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
         return show_plan(loaded.settings, frozenset(lanes), as_json, started)
     if as_json:
         raise click.UsageError("--json goes with --dry-run.")
-    return dispatch(loaded, frozenset(lanes), started, echo=sys.stderr if sys.stderr.isatty() else None)
+    return dispatch(loaded, frozenset(lanes), started, echo=_terminal(loaded.settings))
 
 
 def dispatch(loaded: Loaded, lanes: frozenset[str], started: float, echo: TextIO | None) -> int:
@@ -131,6 +131,11 @@ def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Databas
     known |= settings.lanes.keys()
     for lane in sorted(lanes - known):
         raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))
+
+
+def _terminal(settings: Settings) -> TextIO | None:
+    """Where a person watches; a log that already goes to stdout is not said twice."""
+    return sys.stderr if sys.stderr.isatty() and settings.log_to != "stdout" else None
 
 
 def _complain(paragraph: str, echo: TextIO | None) -> None:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import select
@@ -80,10 +81,10 @@ def enqueue(
     and nothing is committed or repeated here.
     """
     given = None if connection is None else open_connection(connection)
-    new = _admit(
+    new = admit(
         given,
         type=type,
-        payload=payload or {},
+        payload={} if payload is None else payload,
         lane=lane,
         run_at=run_at,
         delay=delay,
@@ -103,7 +104,7 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
     Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are left out.
     """
     given = None if connection is None else open_connection(connection)
-    admitted = (_admit(given, **each) for each in jobs)
+    admitted = (admit(given, **each) for each in jobs)
     if given is not None:
         return insert_jobs(given, JOBS, admitted)
     return sum(_insert_committed(part) for part in slices(admitted))
@@ -113,14 +114,15 @@ def _insert_committed(part: list[NewJob]) -> int:
     return current_app().database.run(lambda own: insert_jobs(own, JOBS, part))
 
 
-def _admit(
+def admit(
     given: AnyConnection | None,
     type: str,
-    payload: Mapping[str, Any],
+    payload: object = MappingProxyType({}),
     delay: Seconds | None = None,
     run_at: datetime | None = None,
     **options: Any,
 ) -> NewJob:
+    """The job as it would be inserted; raises the sentence about what is wrong with it."""
     app = current_app()
     if delay is not None:
         if run_at is not None:

@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import local
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, select
-from sqlalchemy.engine import make_url
+from sqlalchemy import Connection, Engine, create_engine, select
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DBAPIError
 
 from mayfly import dialect
@@ -19,6 +19,7 @@ from mayfly.errors import (
     DatabaseError,
     DatabaseFull,
     DatabaseRefused,
+    DriverMissing,
     Interrupted,
     SchemaMissing,
 )
@@ -35,8 +36,7 @@ class Database:
     def __init__(self, url: str, connections: int = 1) -> None:
         parsed = make_url(url)
         self.name = parsed.render_as_string(hide_password=True)
-        self.engine = create_engine(parsed, **dialect.engine_options(parsed, connections))
-        dialect.prepare_engine(self.engine)
+        self.engine = make_engine(parsed, **dialect.engine_options(parsed, connections))
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
         self._clock: Clock | None = None
         self._ambient = local()
@@ -123,16 +123,29 @@ class Database:
         return error.connection_invalidated and tries == 1
 
     def _explain(self, error: DBAPIError) -> Exception:
-        """The sentence for a person; an error that is our own mistake stays what it is."""
-        reason = _first_line(error)
-        explained: dict[Trouble, DatabaseError] = {
-            Trouble.REPEAT: DatabaseBusy(self.name, TRIES, reason),
-            Trouble.AWAY: DatabaseAway(self.name, reason),
-            Trouble.REFUSED: DatabaseRefused(self.name, reason),
-            Trouble.FULL: DatabaseFull(self.name, reason),
-            Trouble.NO_TABLE: SchemaMissing(),
-        }
-        return explained.get(dialect.trouble(error, self.engine.dialect), error)
+        return explain(error, self.engine, self.name)
+
+
+def make_engine(url: URL, **options: Any) -> Engine:
+    try:
+        engine = create_engine(url, **options)
+    except ModuleNotFoundError as error:
+        raise DriverMissing(url.get_backend_name(), error.name or "") from error
+    dialect.prepare_engine(engine)
+    return engine
+
+
+def explain(error: DBAPIError, engine: Engine, where: str) -> Exception:
+    """The sentence for a person; an error that is our own mistake stays what it is."""
+    reason = _first_line(error)
+    explained: dict[Trouble, DatabaseError] = {
+        Trouble.REPEAT: DatabaseBusy(where, TRIES, reason),
+        Trouble.AWAY: DatabaseAway(where, reason),
+        Trouble.REFUSED: DatabaseRefused(where, reason),
+        Trouble.FULL: DatabaseFull(where, reason),
+        Trouble.NO_TABLE: SchemaMissing(),
+    }
+    return explained.get(dialect.trouble(error, engine.dialect), error)
 
 
 def _measure_clock(connection: Connection) -> Clock:

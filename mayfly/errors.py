@@ -51,6 +51,12 @@ class DatabaseBusy(DatabaseError):
         )
 
 
+class DriverMissing(DatabaseError):
+    def __init__(self, backend: str, module: str) -> None:
+        extra = "pip install 'mayfly-jobs[postgres]'" if backend == "postgresql" else f"pip install {module}"
+        super().__init__(f"The driver for {backend} is not installed (no module {module}). Run `{extra}`.")
+
+
 class ServerTooOld(DatabaseError):
     def __init__(self, server: str, product: str, oldest: str) -> None:
         super().__init__(
@@ -113,6 +119,11 @@ class PayloadTooLarge(EnqueueError):
 class BadField(EnqueueError):
     def __init__(self, field: str, given: object, allowed: str) -> None:
         super().__init__(f"{field}={given!r}: must be {allowed}.")
+
+
+class BadLine(EnqueueError):
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(f"Line {number}: {reason} The lines before it, to the last full thousand, are enqueued.")
 
 
 # --- handlers ---------------------------------------------------------------------------------------------

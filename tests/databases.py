@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from tests.servers import PRIVATE, PrivateServer, Server, Unavailable, named_server, server_url
+from tests.servers import PRIVATE, DidNotStart, PrivateServer, Server, Unavailable, named_server, server_url
 
 # Fills an empty database, given its URL; each is run once an engine, and copied from then on.
 Template = Callable[[str], object]
@@ -73,7 +73,11 @@ class Databases:
         """A server of one's own, to be killed and restarted."""
         server = PRIVATE[engine_name]()
         self._private.append(server)
-        server.start()
+        try:
+            server.start()
+        except (Unavailable, DidNotStart) as error:
+            self.unavailable[engine_name] = str(error)
+            raise Unavailable(str(error)) from error
         return server
 
     def close(self) -> None:

@@ -4,26 +4,30 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import create_engine
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from mayfly.dialect import migration_lock, prepare_engine
+from mayfly.dialect import migration_lock
+from mayfly.engine import explain, make_engine
 from mayfly.schema import VERSION
 from mayfly.version import Version, refuse_newer, stored_version
 
 
 def migrate(url: str) -> tuple[Version, Version]:
     """Run what is missing; the versions before and after. Two hosts at once wait for each other."""
-    engine = create_engine(url, poolclass=NullPool)
-    prepare_engine(engine)
-    with engine.connect() as connection, migration_lock(connection):
-        before = stored_version(connection)
-        connection.rollback()
-        refuse_newer(before)
-        if before != VERSION:
-            command.upgrade(_config(connection=connection), "head")
-            connection.commit()
+    parsed = make_url(url)
+    engine = make_engine(parsed, poolclass=NullPool)
+    try:
+        with engine.connect() as connection, migration_lock(connection):
+            before = stored_version(connection)
+            connection.rollback()
+            refuse_newer(before)
+            if before != VERSION:
+                command.upgrade(_config(connection=connection), "head")
+                connection.commit()
+    except DBAPIError as error:
+        raise explain(error, engine, parsed.render_as_string(hide_password=True)) from error
     return before, VERSION
 
 

@@ -1,15 +1,17 @@
 """The private servers keep what was committed, and nothing of them stays."""
 
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import psutil
+import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.servers import PRIVATE, PrivateServer
+from tests.servers import PRIVATE, DidNotStart, PrivateServer
 
 START_ONE = """
 import sys
@@ -45,6 +47,19 @@ def test_a_test_that_left_its_server_dead_does_not_harm_the_next(restartable_ser
     assert restartable_server.execute("SELECT 1") == [(1,)]
 
     restartable_server.kill()
+
+
+def test_a_server_that_does_not_come_back_is_no_reason_to_skip(restartable_server: PrivateServer) -> None:
+    """Only a database that cannot be had is: one that a test broke must fail that test."""
+    other = PRIVATE[restartable_server.engine_name]()
+    other.start()
+    other.stop()
+    shutil.rmtree(other.home / "data")
+
+    with pytest.raises(DidNotStart):
+        other.start()
+
+    assert other.leftovers() == []
 
 
 def test_a_removed_server_leaves_nothing(restartable_server: PrivateServer) -> None:

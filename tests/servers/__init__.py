@@ -8,10 +8,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.private import PrivateServer
-from tests.servers.server import Server, Unavailable
+from tests.servers.server import DidNotStart, Server, Unavailable
 
 __all__ = [
     "PRIVATE",
+    "DidNotStart",
     "MariaDBServer",
     "PostgresServer",
     "PrivateServer",

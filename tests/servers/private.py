@@ -20,7 +20,7 @@ import psutil
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from tests.servers.server import Server, Unavailable
+from tests.servers.server import DidNotStart, Server, Unavailable
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
@@ -161,7 +161,7 @@ class PrivateServer(Server, ABC):
             program.communicate()
             raise
         if program.returncode:
-            raise Unavailable(f"{arguments[0]} ended with code {program.returncode}: {output[-2000:].strip()}")
+            raise DidNotStart(f"{arguments[0]} ended with {program.returncode}: {output[-2000:].strip()}")
 
     def forget_shared_memory(self) -> None:
         """Give back what the kernel keeps for a server that was killed."""
@@ -220,7 +220,7 @@ class PrivateServer(Server, ABC):
             except DBAPIError as error:
                 if not self.is_running or time.monotonic() > deadline:
                     tail = (self.home / "log").read_text(errors="replace")[-2000:].strip()
-                    raise Unavailable(f"{self.engine_name} did not start: {tail}") from error
+                    raise DidNotStart(f"{self.engine_name} did not start: {tail}") from error
                 time.sleep(0.02)
             else:
                 return

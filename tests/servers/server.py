@@ -13,6 +13,10 @@ class Unavailable(Exception):
     """This database cannot be had here; the message says why and what to do."""
 
 
+class DidNotStart(Exception):  # noqa: N818 - the sentence reads so
+    """The server's program ended, or never answered; the message has the end of its log."""
+
+
 class Server:
     """A server on which every test gets databases of its own."""
 

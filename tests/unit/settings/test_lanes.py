@@ -128,7 +128,7 @@ def test_an_empty_value_of_a_lane_is_refused(tmp_path: Path, name: str) -> None:
 )
 def test_a_name_that_does_not_fit_is_refused(tmp_path: Path, toml: str, spelled: str, kind: str) -> None:
     """Names go into columns, log lines and addresses as they are."""
-    problem = problem_in(tmp_path, toml=toml)
+    problem = problem_in(tmp_path, {"BATCH_SIZE": "3"}, toml=f"max_workers = 3\n[lanes.fine]\n{toml}")
 
     assert problem.startswith(f"{spelled} ({tmp_path}/mayfly.toml): the name of a {kind} must be 1 to 64 of ")
 

@@ -78,6 +78,13 @@ def test_a_secrets_file_of_no_use_is_named(tmp_path: Path, content: bytes | None
     assert reason in problem
 
 
+def test_an_empty_name_of_a_secrets_file_is_refused(tmp_path: Path) -> None:
+    """As every other empty value; what is wanted is a path, not a URL."""
+    problem = problem_in(tmp_path, {"DATABASE_URL_FILE": ""})
+
+    assert problem == "DATABASE_URL_FILE= (environment): is empty; give the path of a file, or unset it"
+
+
 def test_only_secrets_are_read_from_files(tmp_path: Path) -> None:
     """NAME_FILE means nothing for a setting that is no secret."""
     (tmp_path / "size").write_text("9")

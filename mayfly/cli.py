@@ -1,0 +1,119 @@
+"""The command `mayfly`: each verb is the library call of the same name."""
+
+import json
+import sys
+from datetime import datetime
+from typing import Any
+
+import click
+
+from mayfly import __version__, commandline, exits
+from mayfly.settings import load, load_settings
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="mayfly")
+def mayfly() -> None:
+    """Background jobs that live for less than a minute.
+
+    Cron runs `python -m dispatcher` every minute; this command is for the people around it.
+    """
+
+
+@mayfly.command()
+@click.argument("type_name", metavar="TYPE")
+@click.argument("payload", metavar="[JSON|-]", default="{}")
+@click.option("--lane", help="Where it waits; the handler's own lane by default.")
+@click.option("--run-at", metavar="TIME", help="Not before this time, e.g. 2026-05-04T12:00+02:00.")
+@click.option("--delay", type=float, metavar="SECONDS", help="Not before this many seconds from now.")
+@click.option("--priority", type=click.IntRange(0, 2), help="0 high, 1 normal, 2 low.")
+@click.option("--unique-key", help="At most one unfinished job with this key.")
+@click.option("--group-key", help="A name for this job and others, to handle them together.")
+@click.option("--max-attempts", type=int, help="Tries before it is dead.")
+@click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
+def enqueue(type_name: str, payload: str, run_at: str | None, dry_run: bool, **options: Any) -> int:
+    """Enqueue a job of TYPE with the given JSON object, or with each line of standard input (-).
+
+    Prints the new job's id, or, for -, how many were enqueued.
+    """
+    from mayfly.producing import enqueue_line, enqueue_lines, known_options  # the database, only where it is needed
+
+    given = known_options(type_name, run_at=_time(run_at), **options)
+    if payload == "-":
+        return enqueue_lines(sys.stdin, given, dry_run)
+    return enqueue_line(payload, given, dry_run)
+
+
+@mayfly.command()
+@click.option("--sql", is_flag=True, help="Print the statements for an empty database instead of running them.")
+def migrate(sql: bool) -> int:
+    """Create or update Mayfly's tables. Safe to repeat, and from several hosts at once."""
+    from mayfly import migrations  # Alembic, imported nowhere else
+
+    url = load_settings().database_url.get_secret_value()
+    if sql:
+        migrations.migration_sql(url)
+        return exits.SUCCESS
+    before, after = migrations.migrate(url)
+    if before == after:
+        click.echo(f"The schema is up to date (version {after}).")
+    else:
+        click.echo(f"Migrated the schema from {'nothing' if before is None else before} to version {after}.")
+    return exits.SUCCESS
+
+
+@mayfly.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(as_json: bool) -> int:
+    """Show every setting, its value and where it came from. Secrets are masked."""
+    loaded = load()
+    if as_json:
+        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in loaded.origins]
+        click.echo(json.dumps(facts, indent=2))
+        return exits.SUCCESS
+    width = max(len(each.name) for each in loaded.origins)
+    value_width = min(48, max(len(each.value) for each in loaded.origins))
+    for each in loaded.origins:
+        click.echo(f"{each.name.ljust(width)}  {each.value.ljust(value_width)}  {each.source}")
+    for warning in loaded.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    return exits.SUCCESS
+
+
+@mayfly.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(as_json: bool) -> int:
+    """Check everything that a working installation needs; exit 1 on a problem."""
+    from mayfly.doctor import examine, render
+
+    findings = examine()
+    if as_json:
+        click.echo(json.dumps([each.facts() for each in findings], indent=2))
+    else:
+        click.echo(render(findings, colour=sys.stdout.isatty()))
+    return exits.ERROR if any(each.is_problem for each in findings) else exits.SUCCESS
+
+
+@mayfly.command()
+@click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
+def dev(lanes: tuple[str, ...]) -> int:
+    """Run a cycle now and every minute, with the log on the terminal, until Ctrl-C. For development."""
+    from mayfly.dev import run_cycles
+
+    load_settings()  # a wrong setting is said once, not every minute
+    return run_cycles(lanes)
+
+
+def _time(given: str | None) -> datetime | None:
+    if given is None:
+        return None
+    try:
+        return datetime.fromisoformat(given)
+    except ValueError:
+        raise click.BadParameter(
+            f"{given!r} is no time; write 2026-05-04T12:00+02:00", param_hint="--run-at"
+        ) from None
+
+
+def main() -> None:
+    commandline.run(mayfly, "mayfly")

@@ -1,0 +1,211 @@
+"""`mayfly doctor`: look at everything a working installation needs, and say of each what to do about it."""
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from sqlalchemy import select
+
+from mayfly import crontab, dialect, opening, schema
+from mayfly.engine import Database
+from mayfly.errors import MayflyError
+from mayfly.settings import Loaded, Settings, load
+from mayfly.statedir import open_state_dir
+from mayfly.version import require_version
+
+STALE = timedelta(minutes=3)  # cron missed more than one minute
+SYSTEMD_TIMERS = (Path("/etc/systemd/system/mayfly.timer"), Path("/lib/systemd/system/mayfly.timer"))
+COMPILED = ("mayfly.engine", "mayfly.cli", "sqlalchemy.engine.base", "pydantic.main")
+
+
+class Health(StrEnum):
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line: what was looked at, how it is, and what to do if it is not well."""
+
+    what: str
+    health: Health
+    text: str
+
+    @property
+    def is_problem(self) -> bool:
+        return self.health is Health.PROBLEM
+
+    def facts(self) -> dict[str, str]:
+        return {"check": self.what, "health": self.health.value, "text": self.text}
+
+
+def examine() -> list[Finding]:
+    """All checks, in the order in which one depends on the other; what cannot be looked at is left out."""
+    try:
+        loaded = load()
+    except MayflyError as error:
+        return [Finding("settings", Health.PROBLEM, str(error))]
+    settings = loaded.settings
+    findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
+    findings += _database(settings)
+    findings += [*_handlers(settings), _bytecode(), *_cron(settings)]
+    return findings
+
+
+def render(findings: list[Finding], colour: bool) -> str:
+    paint = {Health.OK: "32", Health.WARNING: "33", Health.PROBLEM: "31"}
+    coloured = colour and "NO_COLOR" not in os.environ
+    width = max(len(each.what) for each in findings)
+    lines = []
+    for each in findings:
+        word = each.health.ljust(7)
+        shown = f"\x1b[{paint[each.health]}m{word}\x1b[0m" if coloured else word
+        lines.append(f"{shown}  {each.what.ljust(width)}  " + each.text.replace("\n", "\n" + " " * (width + 11)))
+    return "\n".join(lines)
+
+
+def _ok(what: str, text: str) -> Finding:
+    return Finding(what, Health.OK, text)
+
+
+def _settings(loaded: Loaded) -> Iterator[Finding]:
+    yield _ok("settings", f"read; MAYFLY_HOME is {loaded.settings.home}")
+    for warning in loaded.warnings:
+        yield Finding("settings", Health.WARNING, warning)
+
+
+def _log_directory(settings: Settings) -> Finding:
+    directory = settings.log_dir
+    if settings.log_to != "file":
+        return _ok("log", f"goes to {settings.log_to}")
+    existing = next(each for each in (directory, *directory.parents) if each.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        advice = f"make {existing} writable for this user, or set LOG_DIR"
+        return Finding("log", Health.PROBLEM, f"{directory} cannot be written: {advice}.")
+    return _ok("log", f"{directory} is writable")
+
+
+def _state_directory(settings: Settings) -> Finding:
+    try:
+        return _ok("state", f"{open_state_dir(settings)} is private and writable")
+    except MayflyError as error:
+        return Finding("state", Health.PROBLEM, str(error))
+    except OSError as error:
+        return Finding("state", Health.PROBLEM, f"{error}. Set STATE_DIR to a directory of your own.")
+
+
+def _database(settings: Settings) -> Iterator[Finding]:
+    missing = opening.missing_embedded(settings.database_url.get_secret_value())
+    if missing is not None:
+        yield Finding("database", Health.WARNING, f"{missing} does not exist yet; the first job or cycle creates it.")
+        return
+    try:
+        database = Database(settings.database_url.get_secret_value())
+        yield _ok("database", f"{database.read(dialect.server_name)} at {database.name}")
+    except MayflyError as error:
+        yield Finding("database", Health.PROBLEM, str(error))
+        return
+    for what, check in _CHECKS:
+        try:
+            yield check(database)
+        except MayflyError as error:
+            yield Finding(what, Health.PROBLEM, str(error))
+            break
+    database.close()
+
+
+def _skip_locked(database: Database) -> Finding:
+    database.read(dialect.require_skip_locked)
+    return _ok("locking", "claims do not wait for each other")
+
+
+def _schema(database: Database) -> Finding:
+    database.read(require_version)
+    return _ok("schema", f"version {schema.VERSION}")
+
+
+def _clock(database: Database) -> Finding:
+    offset = database.clock.offset.total_seconds()
+    if database.clock.is_skewed:
+        text = f"this host is {-offset:+.1f} s off the database's clock; the database's rules, but check NTP here."
+        return Finding("clock", Health.WARNING, text)
+    return _ok("clock", f"{abs(offset) * 1000:.0f} ms from the database's")
+
+
+def _last_cycle(database: Database) -> Finding:
+    cycles = schema.cycles
+    newest = select(cycles.c.host, cycles.c.started_at, cycles.c.exit_code).order_by(cycles.c.id.desc()).limit(1)
+    row = database.read(lambda connection: connection.execute(newest).first())
+    if row is None:
+        return Finding("cycles", Health.WARNING, "no cycle has run yet: is cron set up? See scripts/install-cron.")
+    age = database.clock.now() - row.started_at
+    if age > STALE:
+        text = f"the last cycle began {_ago(age)} ago on {row.host}: is cron running? See docs/cron.md."
+        return Finding("cycles", Health.PROBLEM, text)
+    if row.exit_code:
+        text = f"the last cycle ended with code {row.exit_code}: see the log."
+        return Finding("cycles", Health.WARNING, text)
+    return _ok("cycles", f"the last one began {_ago(age)} ago on {row.host}")
+
+
+_CHECKS: tuple[tuple[str, Callable[[Database], Finding]], ...] = (
+    ("locking", _skip_locked),
+    ("schema", _schema),
+    ("clock", _clock),
+    ("cycles", _last_cycle),
+)
+
+
+def _handlers(settings: Settings) -> Iterator[Finding]:
+    registry = opening.load_registry(settings)
+    for module, reason in registry.failures.items():
+        yield Finding("handlers", Health.PROBLEM, f"{module} cannot be imported: {reason}")
+    if not registry.handlers:
+        yield Finding("handlers", Health.PROBLEM, f"none found in {', '.join(settings.handlers)}: set HANDLERS.")
+    else:
+        yield _ok("handlers", f"{len(registry.handlers)} types: {', '.join(sorted(registry.handlers))}")
+
+
+def _bytecode() -> Finding:
+    missing = [name for name in COMPILED if not _is_compiled(name)]
+    if missing:
+        text = (
+            f"not compiled: {', '.join(missing)}; every start is about three times slower. "
+            "Run scripts/quickstart again, or `python -m compileall -q` on the checkout and the virtual environment."
+        )
+        return Finding("bytecode", Health.WARNING, text)
+    return _ok("bytecode", "compiled")
+
+
+def _is_compiled(module: str) -> bool:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return True  # compiled to machine code, or not there at all
+    return Path(importlib.util.cache_from_source(spec.origin)).exists()
+
+
+def _cron(settings: Settings) -> Iterator[Finding]:
+    files = crontab.find_cron_files(crontab.DIRECTORY, str(settings.home))
+    timers = [each for each in SYSTEMD_TIMERS if each.exists()]
+    for path in files:
+        problems = crontab.inspect_cron_file(crontab.read_cron_file(path))
+        yield from (Finding("cron", Health.PROBLEM, f"{path}: {problem}") for problem in problems)
+        if not problems:
+            yield _ok("cron", f"{path} starts the dispatcher")
+    if timers and not files:
+        yield _ok("cron", f"{timers[0]} starts the dispatcher")
+    elif not files:
+        text = "nothing in /etc/cron.d starts the dispatcher for this home: run scripts/install-cron."
+        yield Finding("cron", Health.WARNING, text)
+
+
+def _ago(age: timedelta) -> str:
+    seconds = max(0, round(age.total_seconds()))
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
