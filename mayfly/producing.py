@@ -70,11 +70,14 @@ class _Lines:
 def _with_progress(file: TextIO) -> Iterator[str]:
     """A bar on stderr where that is a terminal: to the end of a file, or a mere count for a pipe."""
     facts = os.fstat(file.fileno())
+    hidden = not sys.stderr.isatty()
     if not stat.S_ISREG(facts.st_mode):
-        with click.progressbar(file, label="Enqueueing", show_pos=True, file=sys.stderr) as lines:
+        with click.progressbar(
+            file, label="Enqueueing", show_pos=True, file=sys.stderr, update_min_steps=500, hidden=hidden
+        ) as lines:
             yield from lines
         return
-    with click.progressbar(range(facts.st_size), label="Enqueueing", file=sys.stderr) as bar:
+    with click.progressbar(range(facts.st_size), label="Enqueueing", file=sys.stderr, hidden=hidden) as bar:
         for line in file:
             bar.update(len(line.encode()))
             yield line

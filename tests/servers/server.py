@@ -13,7 +13,7 @@ class Unavailable(Exception):
     """This database cannot be had here; the message says why and what to do."""
 
 
-class DidNotStart(Exception):  # noqa: N818 - the sentence reads so
+class DidNotStart(Exception):
     """The server's program ended, or never answered; the message has the end of its log."""
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 
 from mayfly.errors import SettingsError
 from mayfly.settings import Settings, load
-from mayfly.settings_values import mask_password
+from mayfly.settings.values import mask_password
 from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
 
 

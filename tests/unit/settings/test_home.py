@@ -7,7 +7,7 @@ import pytest
 import mayfly
 from mayfly.errors import SettingsError
 from mayfly.settings import load
-from mayfly.settings_sources import Home, find_home
+from mayfly.settings.sources import Home, find_home
 from tests.unit.settings.loading import problem_in, settings_in
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from pydantic import SecretStr, ValidationError
 
 from mayfly.errors import SettingsError
-from mayfly.settings_files import Given
-from mayfly.settings_model import NAMES, LaneSettings, ResolvedLane, Settings, allowed
-from mayfly.settings_names import Key, variable_of
-from mayfly.settings_problems import empty_value, sentences, shown
-from mayfly.settings_sources import DEFAULT, Home, find_home, nested, read_sources
-from mayfly.settings_values import SIZE, mask_password, size_text
+from mayfly.settings.files import Given
+from mayfly.settings.model import NAMES, LaneSettings, ResolvedLane, Settings, allowed
+from mayfly.settings.names import Key, variable_of
+from mayfly.settings.problems import empty_value, sentences, shown
+from mayfly.settings.sources import DEFAULT, Home, find_home, nested, read_sources
+from mayfly.settings.values import SIZE, mask_password, size_text
 
 __all__ = ["LaneSettings", "Loaded", "Origin", "ResolvedLane", "Settings", "load", "load_settings"]
 

@@ -18,9 +18,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mayfly.settings_names import Key, Names
-from mayfly.settings_problems import CONFLICTS, Conflict
-from mayfly.settings_values import (
+from mayfly.settings.names import Key, Names
+from mayfly.settings.problems import CONFLICTS, Conflict
+from mayfly.settings.values import (
     DATABASE_RULE,
     KIB,
     MIB,
@@ -85,9 +85,10 @@ class Settings(BaseSettings):
     max_workers: Count = 5
     min_workers: Annotated[Count, Field(description="a whole number from 1 to MAX_WORKERS")] = 1
     host_max_workers: Annotated[int, whole(1, 10_000), NUMBER] = 32
-    worker_timeout: Annotated[Real, Field(ge=1, description="a number of seconds from 1, below DISPATCH_TIMEOUT")] = (
-        50
-    )
+    worker_timeout: Annotated[
+        Real,
+        Field(ge=1, description="a number of seconds from 1, below DISPATCH_TIMEOUT"),
+    ] = 50
     dispatch_timeout: Annotated[
         Real, Field(gt=1, lt=60, description="a number of seconds above WORKER_TIMEOUT, below 60")
     ] = 55

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from mayfly.errors import SettingsError
-from mayfly.settings_files import DotenvFile, Given, TomlFile
-from mayfly.settings_names import HOME, SECRET_FILES, Key, Names
-from mayfly.settings_values import mask_password, under_home
+from mayfly.settings.files import DotenvFile, Given, TomlFile
+from mayfly.settings.names import HOME, SECRET_FILES, Key, Names
+from mayfly.settings.values import mask_password, under_home
 
 ENVIRONMENT = "environment"
 DEFAULT = "default"
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent  # mayfly
 _VIRTUALENV = Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mayfly.settings_files import Given
-from mayfly.settings_names import SECRETS, Key, variable_of
-from mayfly.settings_sources import DEFAULT
-from mayfly.settings_values import NAME_RULE, mask_password
+from mayfly.settings.files import Given
+from mayfly.settings.names import SECRETS, Key, variable_of
+from mayfly.settings.sources import DEFAULT
+from mayfly.settings.values import NAME_RULE, mask_password
 
 CONFLICTS = "conflicts"  # pydantic's name for an error that carries Conflicts
 

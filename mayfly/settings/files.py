@@ -9,7 +9,7 @@ from typing import Any
 
 from dotenv.parser import parse_stream
 
-from mayfly.settings_names import HOME, Key, Names, nearest
+from mayfly.settings.names import HOME, Key, Names, nearest
 
 
 @dataclass(frozen=True)
