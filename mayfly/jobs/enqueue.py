@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Dialect, Insert, insert, select
+from sqlalchemy import Connection, Dialect, Insert, insert, select
 
 from mayfly import dialect, jsontext, schema
 from mayfly.errors import BadField, BadPayload, PayloadTooLarge
 from mayfly.jobs.foreign import AnyConnection
 from mayfly.registry import Handler, Model
 from mayfly.schema import KEY_LENGTH, NAME_LENGTH, PRIORITIES, JobTable
+from mayfly.wording import storable
 
 ROWS_PER_STATEMENT = 1000
 BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
@@ -64,12 +65,13 @@ class Door:
         max_attempts: int | None = None,
     ) -> NewJob:
         """The job as it will be inserted, or the sentence that says why not."""
+        usual_lane = handler.lane if handler else "default"
         usual_attempts = (handler.max_attempts if handler else None) or self.max_attempts
         return NewJob(
             type=_name("type", type_name),
             payload=self._payload(type_name, payload, handler),
-            lane=_name("lane", lane or (handler.lane if handler else "default")),
-            max_attempts=_at_least_one("max_attempts", max_attempts or usual_attempts),
+            lane=_name("lane", usual_lane if lane is None else lane),
+            max_attempts=_at_least_one("max_attempts", usual_attempts if max_attempts is None else max_attempts),
             priority=_one_of("priority", schema.NORMAL if priority is None else priority, PRIORITIES),
             run_at=_utc(run_at),
             unique_key=_key("unique_key", unique_key),
@@ -146,7 +148,11 @@ def _insert_one(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int |
 def _insert_slice(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob]) -> int:
     _refuse_beyond_packet(connection, new)
     statement = insert_statement(connection.dialect, jobs, new[0])
-    return connection.execute(statement, [job.row() for job in new]).rowcount
+    rows = [job.row() for job in new]
+    if isinstance(connection, Connection) and dialect.has_insert_returning(connection.dialect):
+        # SQLAlchemy writes one INSERT of many rows there, which has no row count of its own.
+        return len(connection.execute(statement.returning(jobs.table.c.id), rows).all())
+    return connection.execute(statement, rows).rowcount
 
 
 def _refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> None:
@@ -175,19 +181,21 @@ def describe_misfit(error: ValueError) -> str:
 
 
 def _name(field: str, given: str) -> str:
-    if not isinstance(given, str) or not given.strip() or len(given) > NAME_LENGTH or "\x00" in given:
-        raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters")
+    if not isinstance(given, str) or not given.strip() or len(given) > NAME_LENGTH or storable(given) != given:
+        raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters that every database can hold")
     return given
 
 
 def _key(field: str, given: str | None) -> str | None:
-    if given is not None and (not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or "\x00" in given):
-        raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters")
+    if given is None:
+        return None
+    if not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or storable(given) != given:
+        raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters that every database can hold")
     return given
 
 
 def _at_least_one(field: str, given: int) -> int:
-    if not isinstance(given, int) or not 1 <= given <= 1000:
+    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= 1000:
         raise BadField(field, given, "a whole number from 1 to 1000")
     return given
 
@@ -199,6 +207,8 @@ def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
 
 
 def _utc(run_at: datetime | None) -> datetime | None:
-    if run_at is not None and run_at.tzinfo is None:
+    if run_at is None:
+        return None
+    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
         raise BadField("run_at", run_at, "a datetime with a time zone, e.g. datetime.now(UTC)")
-    return None if run_at is None else run_at.astimezone(UTC)
+    return run_at.astimezone(UTC)

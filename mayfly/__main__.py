@@ -1,0 +1,3 @@
+from mayfly.cli import main
+
+main()
