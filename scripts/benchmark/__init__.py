@@ -1,0 +1,1 @@
+"""Benchmarks: each measures Mayfly and a yardstick alternately in one run and reports ratios."""
