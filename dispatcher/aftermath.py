@@ -1,20 +1,22 @@
 """What is left of dead runners: their jobs are settled or given back, their rows closed, their pages removed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
 from dispatcher.supervise import EndedChild
 from dispatcher.world import World
 from mayfly import events
-from mayfly.fleet.runners import Ended, LiveRunner, close_runner
+from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
-from mayfly.jobs.count import lanes_statement
+from mayfly.jobs.count import find_lanes
 from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
 from mayfly.jobs.settle import Settler
 from mayfly.outcome import Kind, Outcome
 from mayfly.page import Seen, read_page
 from mayfly.schema import JOBS
-from mayfly.statedir import page_path
+from mayfly.statedir import page_path, pages_in
 from mayfly.tally import Tally
 
 
@@ -29,12 +31,13 @@ class Aftermath:
 
     def of_lost_runners(self) -> None:
         """Runners of earlier cycles or other hosts that ended unseen."""
+        pages = pages_in(self.world.directory)  # before the rows: a runner's row is written before its page
         for runner in dead_runners(self.world.database, self.world.place):
             path = page_path(self.world.directory, runner.worker_id)
-            seen = read_page(path) if runner.place == self.world.place else None
-            self._rescue_lost(runner, seen)
-            path.unlink(missing_ok=True)
+            self._rescue_lost(runner, read_page(path) if runner.place == self.world.place else None)
         self._rescue_expired()
+        if pages:
+            self._remove_unless_live(pages)
 
     def of_ended(self, ended: EndedChild) -> None:
         """A runner of ours that has just ended."""
@@ -48,6 +51,9 @@ class Aftermath:
             self.tally,
         )
         self._note(rescued)
+        self._tell_lost_leases(ended, rescued)
+        # Not before its jobs are settled: where the database is gone, the next cycle reads who was running.
+        page_path(self.world.directory, assignment.worker_id).unlink(missing_ok=True)
         self._close(ended)
 
     def _rescue_lost(self, runner: LiveRunner, seen: Seen | None) -> None:
@@ -67,7 +73,7 @@ class Aftermath:
         """The net below the net: a lease that ran out without a runner's row to tell of it."""
         database = self.world.database
         now = database.clock.now()
-        lanes = list(database.read(lambda connection: connection.execute(lanes_statement(JOBS)).scalars().all()))
+        lanes = database.read(lambda connection: find_lanes(connection, JOBS))
         expired = database.read(lambda connection: expired_jobs(connection, JOBS, lanes, now))
         for (lane, worker_id), jobs in expired.items():
             rescued = rescue_runner(
@@ -80,6 +86,21 @@ class Aftermath:
             )
             self._note(rescued)
             self.world.log.say(events.runner_lost(worker_id, lane, len(jobs)))
+
+    def _remove_unless_live(self, pages: Sequence[Path]) -> None:
+        """Also of runners that another host has rescued: it could not reach their pages."""
+        live = self.world.database.run(live_runners)
+        kept = {page_path(self.world.directory, each.worker_id) for each in live}
+        for page in pages:
+            if page not in kept:
+                page.unlink(missing_ok=True)
+
+    def _tell_lost_leases(self, ended: EndedChild, rescued: Rescued) -> None:
+        """A job that was still running when its runner ended, and yet was not ours any more."""
+        ours = {each.job.id for each in rescued.settlements}
+        for running in ended.exit.seen.running:
+            if running.job_id not in ours:
+                self.world.log.say(events.lost_lease_of_dead(running.job_id, ended.assignment.worker_id))
 
     def _note(self, rescued: Rescued) -> None:
         self.tally = rescued.tally

@@ -18,7 +18,7 @@ from mayfly.clock import host_now, monotonic
 from mayfly.engine import Database
 from mayfly.errors import MayflyError, UnknownLane
 from mayfly.fleet.place import this_place, this_process
-from mayfly.jobs.count import lanes_statement
+from mayfly.jobs.count import find_lanes
 from mayfly.logs import LOG_NAME, Log, open_log, silent_log
 from mayfly.schema import JOBS
 from mayfly.settings import Loaded, Settings, load
@@ -81,17 +81,17 @@ def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: flo
 
 
 def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started: float) -> int:
-    url = settings.database_url.get_secret_value()
-    missing = opening.missing_embedded(url)
+    missing = opening.missing_embedded(settings.database_url.get_secret_value())
     if missing is not None:
         click.echo(
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        return exits.SUCCESS
-    world = open_world(settings, silent_log(), lanes, started)
-    counted, plan = look(world)
-    world.database.close()
+        counted, plan = Counted(), Plan(())
+    else:
+        world = open_world(settings, silent_log(), lanes, started)
+        counted, plan = look(world)
+        world.database.close()
     click.echo(json.dumps(plan_facts(counted, plan), indent=2) if as_json else plan_table(counted, plan))
     return exits.SUCCESS
 
@@ -127,7 +127,7 @@ def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Databas
     """A misspelled lane would be a cycle that does nothing, every minute."""
     if not lanes:
         return
-    known = set(database.read(lambda connection: connection.execute(lanes_statement(JOBS)).scalars().all()))
+    known = set(database.read(lambda connection: find_lanes(connection, JOBS)))
     known |= settings.lanes.keys()
     for lane in sorted(lanes - known):
         raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection
 
 from dispatcher.aftermath import Aftermath, tell_ending
-from dispatcher.endings import Ending, ending_of
+from dispatcher.endings import ending_of, would_end_again
 from dispatcher.lock import HostLock
 from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
 from dispatcher.spawn import Spawner
@@ -29,12 +29,12 @@ class Progress:
 
     ends: list[RunnerEnd] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    broken_lanes: set[str] = field(default_factory=set)  # a runner ended with an error: no other one this cycle
+    broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
 
     def note(self, ended: EndedChild) -> None:
         ending = ending_of(ended.exit)
         self.ends.append(RunnerEnd(ended.assignment.lane, ending, ended.lived_ms))
-        if ending is Ending.ERROR:
+        if would_end_again(ended.exit):
             self.broken_lanes.add(ended.assignment.lane)
 
 

@@ -53,6 +53,13 @@ def ending_of(exit_: Exit) -> Ending:
     return {exits.SUCCESS: Ending.OK, exits.TIMEOUT: Ending.TIMEOUT}.get(exit_.code, Ending.ERROR)
 
 
+def would_end_again(exit_: Exit) -> bool:
+    """An error, or a crash before the first job: no job is to blame, and the lane's next runner would fare the same."""
+    seen = exit_.seen
+    idle = not (seen.running or seen.done or seen.failed)
+    return ending_of(exit_) is Ending.ERROR or (ending_of(exit_) is Ending.CRASH and idle)
+
+
 def _ended_itself_in_time(exit_: Exit) -> bool:
     """faulthandler's exit code is 1 like any other error's; its mark is the deadline on the page."""
     return exit_.code == exits.ERROR and 0 < exit_.seen.hard_deadline <= exit_.ended

@@ -4,6 +4,7 @@ import os
 
 KEPT_BYTES = 64 << 10
 _CHUNK = 64 << 10
+_CHUNKS_AT_ONCE = 16  # more than a pipe holds; whoever never stops printing must not hold up the dispatcher
 
 
 class Output:
@@ -20,7 +21,7 @@ class Output:
         """Whole lines that have come in, and whether more may follow."""
         kept = bytearray(self._partial)
         is_open = True
-        while True:
+        for _ in range(_CHUNKS_AT_ONCE):
             try:
                 chunk = os.read(self.descriptor, _CHUNK)
             except BlockingIOError:

@@ -1,7 +1,7 @@
 """From the table to assignments: count, plan, and write the plan down before anybody is started."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -25,10 +25,10 @@ WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new ru
 class Counted:
     """What the table said: the ground of a plan."""
 
-    due: tuple[Due, ...]
-    running: dict[str, int]
-    running_here: int
-    passed_over: dict[str, int]
+    due: tuple[Due, ...] = ()
+    running: Mapping[str, int] = field(default_factory=dict)
+    running_here: int = 0
+    passed_over: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def pending(self) -> int:

@@ -4,7 +4,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -57,7 +58,8 @@ class Spawner:
         page = Page(path)  # before the runner: however early it dies, there is a page
         reading, writing = os.pipe()
         start = self._fork if self.settings.spawn == "fork" else self._exec
-        pid = start(assignment, reading, writing)
+        with _stop_signals_held():
+            pid = start(assignment, reading, writing)
         os.close(writing)
         return Child(assignment, pid, os.pidfd_open(pid), page, Output(reading), monotonic())
 
@@ -96,10 +98,21 @@ class Spawner:
 
     def _exec(self, assignment: Assignment, _reading: int, writing: int) -> int:
         os.set_inheritable(writing, True)
+        safe_path = ["-P"] if sys.flags.safe_path else []  # as cron starts us: nothing is imported from its directory
         arguments = ["-m", "runner", "--assignment", assignment.as_text()]
         whereabouts = ["--output", str(writing), "--parent", str(os.getpid())]
-        command = [sys.executable, *arguments, *whereabouts]
+        command = [sys.executable, *safe_path, *arguments, *whereabouts]
         return os.posix_spawn(sys.executable, command, os.environ, setpgroup=0)
+
+
+@contextmanager
+def _stop_signals_held() -> Iterator[None]:
+    """The runner inherits this: told to stop before it can listen, it neither dies of that nor misses it."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 def _own_group(pid: int) -> None:

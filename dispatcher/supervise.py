@@ -98,9 +98,9 @@ class Supervisor:
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
-            self._log.say(events.stopping(self.stopped_by, self.alive))
             for child in self._children.values():
                 _terminate(child)
+            self._log.say(events.stopping(self.stopped_by, self.alive))
 
     def _enforce(self) -> None:
         now = monotonic()
@@ -157,7 +157,6 @@ class Supervisor:
             killed_for=child.killed_for,
         )
         child.close()
-        child.page.path.unlink(missing_ok=True)
         cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
         return EndedChild(child.assignment, exit_, round((ended - child.started) * 1000), cpu_ms)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import select
 
+from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_now
 from mayfly.engine import Database
 from mayfly.errors import BadField
@@ -127,14 +128,22 @@ def admit(
     if delay is not None:
         if run_at is not None:
             raise BadField("delay", delay, "left out where run_at is given")
-        run_at = _now(given) + timedelta(seconds=seconds(delay))
+        run_at = _now(given) + _delay(delay)
     return app.door.admit(type, payload, app.registry.get(type), run_at=run_at, **options)
+
+
+def _delay(given: Seconds) -> timedelta:
+    try:
+        return timedelta(seconds=seconds(given))
+    except (TypeError, ValueError) as error:
+        raise BadField("delay", given, "a number of seconds or a timedelta, within a hundred years") from error
 
 
 def _now(given: AnyConnection | None) -> datetime:
     """The database's time. An application's own connection is asked itself: ours may not even be configured."""
     if given is None:
         return current_app().database.clock.now()
+    asked_at = host_now()
     found = given.execute(select(utc_now())).scalar_one()
     at = found if isinstance(found, datetime) else datetime.fromisoformat(found)  # sqlite3 gives the text
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
+    return clock_from(at if at.tzinfo else at.replace(tzinfo=UTC), asked_at, host_now()).now()

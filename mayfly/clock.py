@@ -6,12 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 SKEW_WORTH_TELLING = timedelta(seconds=1)
 
+_pinned: timedelta | None = None  # see mayfly.testing: measuring means nothing while a test holds Python's clock
+
 
 @dataclass(frozen=True)
 class Clock:
     """The host's clock, moved by its measured distance to the database's."""
 
-    offset: timedelta = timedelta(0)
+    measured: timedelta = timedelta(0)
+
+    @property
+    def offset(self) -> timedelta:
+        return self.measured if _pinned is None else _pinned
 
     def now(self) -> datetime:
         return host_now() + self.offset
@@ -23,7 +29,15 @@ class Clock:
 
 def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
     """The answer was true about half-way through the round trip."""
-    return Clock(database_now - (asked_at + (answered_at - asked_at) / 2))
+    measured = database_now - (asked_at + (answered_at - asked_at) / 2)
+    return Clock(measured if _pinned is None else _pinned)
+
+
+def pin_offset(offset: timedelta | None) -> timedelta | None:
+    """Let every Clock of this process have this offset, or again its own; what was pinned before."""
+    global _pinned
+    before, _pinned = _pinned, offset
+    return before
 
 
 def host_now() -> datetime:

@@ -289,8 +289,13 @@ def find_cron_files(directory: Path, home: str) -> list[Path]:
         for path in sorted(directory.glob("[!.]*"))
         if os.access(path, os.R_OK)
         and path.is_file()
-        and any(entry.home == home for entry in dispatcher_entries(read_cron_file(path).text))
+        and any(is_same_home(entry.home, home) for entry in dispatcher_entries(read_cron_file(path).text))
     ]
+
+
+def is_same_home(named: str | None, home: str) -> bool:
+    """An entry may name a link, such as `current`, to the directory that the settings have resolved."""
+    return named is not None and os.path.realpath(named) == os.path.realpath(home)
 
 
 def user_exists(name: str) -> bool:

@@ -128,7 +128,8 @@ class Database:
 
 def make_engine(url: URL, **options: Any) -> Engine:
     try:
-        engine = create_engine(url, **options)
+        # An error's text goes to the log and to last_error: it must not quote payloads.
+        engine = create_engine(url, hide_parameters=True, **options)
     except ModuleNotFoundError as error:
         raise DriverMissing(url.get_backend_name(), error.name or "") from error
     dialect.prepare_engine(engine)

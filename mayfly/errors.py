@@ -53,7 +53,7 @@ class DatabaseBusy(DatabaseError):
 
 class DriverMissing(DatabaseError):
     def __init__(self, backend: str, module: str) -> None:
-        extra = "pip install 'mayfly-jobs[postgres]'" if backend == "postgresql" else f"pip install {module}"
+        extra = "pip install 'mayfly-jobs[postgres]'" if module == "psycopg" else f"pip install {module}"
         super().__init__(f"The driver for {backend} is not installed (no module {module}). Run `{extra}`.")
 
 
@@ -99,6 +99,9 @@ class Interrupted(BaseException):
 # --- enqueueing -------------------------------------------------------------------------------------------
 
 
+LONGEST_SHOWN = 100  # characters of a value that was refused
+
+
 class EnqueueError(UsageError):
     """A job that cannot be accepted, with what is wrong about it."""
 
@@ -118,7 +121,9 @@ class PayloadTooLarge(EnqueueError):
 
 class BadField(EnqueueError):
     def __init__(self, field: str, given: object, allowed: str) -> None:
-        super().__init__(f"{field}={given!r}: must be {allowed}.")
+        shown = repr(given)
+        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+        super().__init__(f"{field}={shown}: must be {allowed}.")
 
 
 class BadLine(EnqueueError):

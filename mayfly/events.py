@@ -216,6 +216,12 @@ def lost_lease(job_id: int, type_name: str) -> Event:
     return _said("lost_lease", text, Level.WARNING, job_id=job_id, type=type_name)
 
 
+def lost_lease_of_dead(job_id: int, worker_id: str) -> Event:
+    """Told by the dispatcher where the runner itself had no time left to."""
+    text = f"Job {job_id}: lost lease of {worker_id}, nothing was changed"
+    return _said("lost_lease", text, Level.WARNING, job_id=job_id, worker_id=worker_id)
+
+
 def result_dropped(job_id: int, type_name: str, reason: str) -> Event:
     text = f"Job {job_id} ({type_name}): result dropped, {reason}"
     return _said("result_dropped", text, Level.WARNING, job_id=job_id, type=type_name, reason=reason)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pwd
+import re
 import socket
 import sys
 from contextlib import suppress
@@ -17,6 +19,7 @@ LOG_NAME = "dispatcher.log"
 SYSLOG_SOCKET = "/dev/log"
 _SYSLOG_SEVERITY = {Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 _SYSLOG_DAEMON = 3 << 3
+_UNSAFE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]")  # control characters but the tab, line ends, \
 
 
 class Sink(Protocol):
@@ -36,7 +39,7 @@ class Log:
         line = render_json(event, self._source, host_now()) if self._as_json else None
         self._sink.write(line or render_text(event, self._source, host_now()), event.level)
         if self._echo is not None:
-            print(f"[{self._source}] {event.text}", file=self._echo, flush=True)
+            print(_one_line(f"[{self._source}] {event.text}"), file=self._echo, flush=True)
 
     def named(self, source: str) -> "Log":
         return Log(self._sink, source, self._as_json, self._echo)
@@ -69,9 +72,10 @@ def render_json(event: Event, source: str, at: datetime) -> str:
         "text": event.text,
     }
     line = json.dumps({**event.fields, **facts}, default=str, ensure_ascii=False)
-    if len(line.encode()) <= LINE_BYTES:
+    if len(line.encode("utf-8", "backslashreplace")) <= LINE_BYTES:
         return line
-    return json.dumps({**facts, "text": event.text[: LINE_BYTES // 8]}, ensure_ascii=True)
+    # A character is at most six bytes in JSON: what is left of the text fits, whatever it is made of.
+    return json.dumps({**facts, "text": event.text[: LINE_BYTES // 8]}, ensure_ascii=False)
 
 
 def _stamp(at: datetime) -> str:
@@ -79,10 +83,10 @@ def _stamp(at: datetime) -> str:
 
 
 def _one_line(text: str) -> str:
-    """One event a line: what comes from outside cannot forge a second one."""
-    flat = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\x00", "\\x00")
+    """One event a line: what comes from outside can neither forge a second one nor speak to the terminal."""
+    flat = _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
     encoded = flat.encode("utf-8", "backslashreplace")
-    return flat if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
+    return encoded.decode() if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
 
 
 class _File:
@@ -108,12 +112,18 @@ class _File:
             self._complain(error)
 
     def _complain(self, error: OSError) -> None:
-        user = os.environ.get("USER") or f"uid {os.getuid()}"
         print(  # noqa: T201 - the log itself is what is broken
-            f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {user}, "
+            f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {_user()}, "
             "free disk space, or set LOG_DIR. This run goes on without a log.",
             file=sys.stderr,
         )
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
 
 
 class _Stdout:

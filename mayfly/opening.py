@@ -17,8 +17,8 @@ def open_database(settings: Settings, connections: int = 1) -> Database:
 
 def create_embedded(url: str) -> None:
     """A new SQLite file gets its tables by itself; a server's database never without being asked."""
-    path = embedded_file(url)
-    if path is None or (path.exists() and path.stat().st_size > 0):
+    path = missing_embedded(url)
+    if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     from mayfly.migrations import migrate  # Alembic costs more to import than all the rest of a cycle
@@ -27,9 +27,9 @@ def create_embedded(url: str) -> None:
 
 
 def missing_embedded(url: str) -> Path | None:
-    """The SQLite file that would be created by opening; for those who may only look."""
+    """The SQLite file that opening would fill with tables; those who may only look ask first."""
     path = embedded_file(url)
-    return path if path is not None and not path.exists() else None
+    return path if path is not None and not (path.exists() and path.stat().st_size) else None
 
 
 def load_registry(settings: Settings) -> Registry:

@@ -1,10 +1,11 @@
 """What can become of a job: what a handler raises to steer it, and what is written when it settles."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 Seconds = float | int | timedelta
+LONGEST_WAIT = 100 * 365 * 86_400  # seconds; what is more is a mistake, and no calendar holds much more
 
 
 class Steer(Exception):
@@ -28,7 +29,7 @@ class Snooze(Steer):
         if until is not None and until.tzinfo is None:
             raise TypeError("Snooze(until=…) needs a datetime with a time zone")
         super().__init__("snoozed")
-        self.until = until
+        self.until = None if until is None else until.astimezone(UTC)
         self.after = None if after is None else seconds(after)
 
 
@@ -41,7 +42,11 @@ class Dead(Steer):
 
 
 def seconds(given: Seconds) -> float:
-    return given.total_seconds() if isinstance(given, timedelta) else float(given)
+    """As a number; refused here, where the handler can still be told, and not when its outcome is written."""
+    number = given.total_seconds() if isinstance(given, timedelta) else float(given)
+    if not abs(number) <= LONGEST_WAIT:  # written so that NaN is refused too
+        raise ValueError(f"{number:g} seconds: must be a number, and within a hundred years")
+    return number
 
 
 class Kind(StrEnum):

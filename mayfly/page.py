@@ -11,6 +11,7 @@ _HEADER = struct.Struct("=4sIdQQQ")  # magic, number running, hard deadline, don
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size
+_WORD = 8
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,11 @@ class Seen:
 
 
 class Page:
-    """A small file in memory. Written by one runner, without locks: each field is set before it matters."""
+    """A small file in memory. Written by one runner, without locks: each field is set before it matters.
+
+    Word by word, each in one store: struct.pack_into would first fill the place with zeros, and whoever looks or
+    kills at that moment would find a runner that does nothing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,44 +50,53 @@ class Page:
             self._memory = mmap.mmap(descriptor, SIZE)
         finally:
             os.close(descriptor)
+        bytes_ = memoryview(self._memory)
+        self._halves, self._integers, self._reals = bytes_.cast("I"), bytes_.cast("q"), bytes_.cast("d")
+        self._views = (self._halves, self._integers, self._reals, bytes_)
         self._running: dict[int, RunningJob] = {}
-        self._hard_deadline = 0.0
         self._done = self._failed = 0
         self._busy = 0.0
-        self._write_header()
+        self._write_running()
+        self._write_totals()
+        self.expect_end_by(0.0)
+        self._memory[: len(_MAGIC)] = _MAGIC
 
     def start(self, job_id: int, now: float, timeout: float | None) -> None:
         self._running[job_id] = RunningJob(job_id, now, timeout)
-        self._write_slots()
+        self._write_running()
 
     def finish(self, job_id: int, now: float, succeeded: bool) -> None:
         started = self._running.pop(job_id).started
         self._busy += now - started
         self._done += succeeded
         self._failed += not succeeded
-        self._write_slots()
+        self._write_running()
+        self._write_totals()
 
     def expect_end_by(self, hard_deadline: float) -> None:
-        self._hard_deadline = hard_deadline
-        self._write_header()
+        self._reals[1] = hard_deadline
 
     def read(self) -> Seen:
         return _parse(self._memory[:])
 
     def close(self) -> None:
+        for view in self._views:
+            view.release()
         self._memory.close()
 
-    def _write_slots(self) -> None:
+    def _write_running(self) -> None:
+        """The jobs before their number: never is one hidden that runs, nor one named that does not."""
         for number, each in enumerate(self._running.values()):
-            offset = _HEADER.size + number * _SLOT.size
-            _SLOT.pack_into(self._memory, offset, each.job_id, each.started, each.timeout or 0.0)
-        self._write_header()
+            place = (_HEADER.size + number * _SLOT.size) // _WORD
+            self._integers[place] = each.job_id
+            self._reals[place + 1] = each.started
+            self._reals[place + 2] = each.timeout or 0.0
+        self._halves[1] = len(self._running)
 
-    def _write_header(self) -> None:
-        _HEADER.pack_into(
-            self._memory, 0, _MAGIC, len(self._running), self._hard_deadline, self._done, self._failed,
-            int(self._busy * 1e6),
-        )  # fmt: skip
+    def _write_totals(self) -> None:
+        self._integers[2] = self._done
+        self._integers[3] = self._failed
+        self._integers[4] = int(self._busy * 1e6)
 
 
 def read_page(path: Path) -> Seen | None:

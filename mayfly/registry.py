@@ -4,12 +4,12 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from types import ModuleType
-from typing import Any, Protocol, TypeVar, get_type_hints
+from types import SimpleNamespace
+from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
 from mayfly.errors import BadHandler, DuplicateHandler
@@ -98,35 +98,48 @@ def load_handlers(modules: Sequence[str]) -> Registry:
     """Import the named modules, packages with all that is in them, and the installed entry points."""
     failures: dict[str, str] = {}
     for name in modules:
-        for module in _import(name, failures):
-            for found in pkgutil.walk_packages(getattr(module, "__path__", []), f"{name}.", onerror=_ignore):
-                list(_import(found.name, failures))
+        _import(name, failures)
     for entry in entry_points(group=ENTRY_POINTS):
-        list(_import(entry.value.partition(":")[0], failures))
+        _import(entry.module, failures)
     return Registry(dict(_declared), failures)
 
 
-def _import(name: str, failures: dict[str, str]) -> Iterator[ModuleType]:
+def _import(name: str, failures: dict[str, str]) -> None:
+    """A module, and whatever is in it. pkgutil.walk_packages would let a SystemExit through, and import twice."""
     try:
-        yield importlib.import_module(name)
+        module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: one broken module must not take the rest along
         failures[name] = f"{type(error).__name__}: {error}"
         sys.modules.pop(name, None)
-
-
-def _ignore(_name: str) -> None:
-    """A package that cannot be imported has been noted by _import already."""
+        return
+    for found in pkgutil.iter_modules(getattr(module, "__path__", []), f"{name}."):
+        if not found.name.endswith(".__main__"):  # a program, not a module
+            _import(found.name, failures)
 
 
 def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bool, Model | None]:
+    def refuse(reason: str) -> NoReturn:
+        raise BadHandler(type_name, f"{function.__module__}.{function.__qualname__}", reason)
+
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        refuse("must be a plain function: nobody would await or iterate what it returns")
     parameters = list(inspect.signature(function).parameters.values())
-    if len(parameters) not in (1, 2):
-        where = f"{function.__module__}.{function.__qualname__}"
-        raise BadHandler(type_name, where, "must take (job) or (job, payload)")
+    if len(parameters) not in (1, 2) or any(each.kind is each.KEYWORD_ONLY for each in parameters):
+        refuse("must take (job) or (job, payload)")
     if len(parameters) == 1:
         return False, None
-    annotation = get_type_hints(function).get(parameters[1].name, dict)
+    try:
+        annotation = _resolved(function, parameters[1])
+    except NameError as error:
+        refuse(f"has a payload annotation that cannot be resolved: {error}")
     return True, annotation if hasattr(annotation, "model_validate") else None
+
+
+def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """This parameter's annotation alone: `job: Job` may well be imported for type checkers only."""
+    bare = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    return get_type_hints(bare, names)[parameter.name]
 
 
 def _check(declared: Handler) -> None:
@@ -139,5 +152,5 @@ def _check(declared: Handler) -> None:
         refuse(f"has max_attempts={declared.max_attempts}; it must be 1 or more")
     if declared.timeout is not None and declared.timeout <= 0:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
-    if (declared.backoff_base or 1) <= 0 or (declared.backoff_cap or 1) <= 0:
+    if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):
         refuse("needs a backoff_base and backoff_cap above 0 seconds")

@@ -45,6 +45,10 @@ def page_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.page"
 
 
+def pages_in(directory: Path) -> list[Path]:
+    return list(directory.glob("*.page"))
+
+
 def _base(settings: Settings) -> Path:
     """Memory, where there is any: a reboot clears it, and no disk is written."""
     if settings.state_dir is not None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from mayfly.backoff import Backoff
 from mayfly.job import Job
-from mayfly.outcome import DONE, RELEASED, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.outcome import DONE, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
 from mayfly.wording import Failure
 
 CRASHES_ALLOWED = 3
@@ -106,10 +106,6 @@ def after_unseen_death(job: Job, held: int, reason: str, chances: Chances) -> Ou
     if held == 1:
         return after_crash(job, reason, chances)
     return Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
-
-
-def never_started() -> Outcome:
-    return RELEASED
 
 
 def _dead(failure: Failure, ending: Kind) -> Outcome:

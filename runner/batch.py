@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from mayfly import events
-from mayfly.errors import LostLease
+from mayfly.errors import DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.jobs.settle import Settlement
 from mayfly.logs import Log
@@ -49,25 +51,33 @@ class BatchRunner:
 
     def _run_one(self, job: Job, report: Report) -> None:
         self.outbox.before(job.type)
-        ran = self.invoker.run(job)
-        settlement = Settlement(job, ran.outcome, ran.duration_ms)
-        if self.invoker.transaction.connection is None:
-            self.outbox.add(settlement)
-        elif not self._settle_with_handler(settlement):
+        ran = self._settle(job, self.invoker.run(job))
+        if ran is None:
             return
         report.outcomes[ran.outcome.kind.value] += 1
         report.guard_interrupted |= ran.cause is Cause.GUARD
         report.met_unknown |= ran.unknown
         self._tell(job, ran)
 
-    def _settle_with_handler(self, settlement: Settlement) -> bool:
+    def _settle(self, job: Job, ran: Ran) -> Ran | None:
+        """What became of the job at last; None if it is no longer ours."""
+        if self.invoker.transaction.connection is not None:
+            return self._settle_with_handler(job, ran)
+        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms))
+        return ran
+
+    def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:
         """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
         try:
-            self.outbox.settle_in(self.invoker.transaction, settlement)
+            self.outbox.settle_in(self.invoker.transaction, Settlement(job, ran.outcome, ran.duration_ms))
         except LostLease:
-            self.log.say(events.lost_lease(settlement.job.id, settlement.job.type))
-            return False
-        return True
+            self.log.say(events.lost_lease(job.id, job.type))
+            return None
+        except (SQLAlchemyError, DatabaseError) as error:
+            # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.
+            # That fails its job, not this runner.
+            return self._settle(job, replace(self.invoker.failed(job, error), duration_ms=ran.duration_ms))
+        return ran
 
     def _give_back(self, jobs: Iterable[Job], report: Report) -> None:
         for job in jobs:

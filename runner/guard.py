@@ -1,6 +1,7 @@
 """The guard: ends a handler whose time is up, softly by an exception, then from C, then by the dispatcher."""
 
 import faulthandler
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,7 +38,9 @@ class Guard:
         signal.signal(signal.SIGALRM, self._on_alarm)
         for each in (signal.SIGTERM, signal.SIGINT):
             signal.signal(each, self._on_stop)
+        os.register_at_fork(after_in_child=self._forget)
         self._arm()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # held since the dispatcher's spawn
 
     @property
     def may_start(self) -> bool:
@@ -62,14 +65,15 @@ class Guard:
         if timeout is not None:
             self._timeout_at = monotonic() + timeout
             self._arm()
-        self._watching = True
         try:
+            self._watching = True
             yield
         finally:
             self._watching = False
 
     def relax(self) -> None:
-        """After the verdict on a job that had a limit of its own."""
+        """After the verdict on a job: its limit is over, and no alarm raises any more, whenever the last one came."""
+        self._watching = False
         if self._timeout_at is not None:
             self._timeout_at = None
             self._arm()
@@ -82,6 +86,12 @@ class Guard:
         # Runs in a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals.
         faulthandler.dump_traceback_later(left + HARD_SECONDS, exit=True, file=2)
         self._page.expect_end_by(min(due) + HARD_SECONDS)
+
+    def _forget(self) -> None:
+        """What a handler forks is not the runner: a signal that should end it must end it, and touch no page."""
+        for each in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+            if signal.getsignal(each) in (self._on_alarm, self._on_stop):
+                signal.signal(each, signal.SIG_DFL)
 
     def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
         if self._watching:

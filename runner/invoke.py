@@ -1,17 +1,18 @@
 """Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from mayfly import jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
-from mayfly.errors import Interrupted
+from mayfly.errors import DatabaseError, Interrupted
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.outcome import RELEASED, Dead, Kind, Outcome, Steer
@@ -54,9 +55,11 @@ class JobTransaction:
             raise
 
     def undo(self, error: BaseException) -> None:
+        """Roll back. What that says is of no interest: the error that led here is, and the caller has it."""
         self.connection = None
         stack, self._stack = self._stack, ExitStack()
-        stack.__exit__(type(error), error, error.__traceback__)
+        with suppress(SQLAlchemyError, DatabaseError):
+            stack.__exit__(type(error), error, error.__traceback__)
 
     def commit(self) -> None:
         self.connection = None
@@ -104,13 +107,18 @@ class Invoker:
             self._undo(steer)
             ran = Ran(self._steered(job, steer, handler))
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
-            self._undo(error)
-            ran = Ran(verdict.after_failure(job, Failure.from_error(error), self._chances(handler)))
+            ran = self.failed(job, error)
         finally:
             ended = monotonic()
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
         return replace(ran, duration_ms=round((ended - started) * 1000))
+
+    def failed(self, job: Job, error: BaseException) -> Ran:
+        """The job's failure; nothing that its handler wrote in job.transaction() stays."""
+        self._undo(error)
+        chances = self._chances(self.registry.get(job.type))
+        return Ran(verdict.after_failure(job, Failure.from_error(error), chances))
 
     def _interrupted(self, handler: Handler, job: Job, ran_seconds: float) -> Ran:
         cause = self.guard.cause

@@ -165,7 +165,7 @@ def refuse_foreign(path: Path, home: str) -> None:
     if not entries:
         raise MayflyError(f"{path} is not Mayfly's: choose another --name.")
     for entry in entries:
-        if entry.home not in (None, home):
+        if entry.home is not None and not crontab.is_same_home(entry.home, home):
             raise MayflyError(
                 f"{path} belongs to the installation in {entry.home}: choose another --name for this one, "
                 f"or say --remove --home {shlex.quote(str(entry.home))} first."

@@ -1,15 +1,18 @@
 """The planning lock: a row with a lease. Hosts plan one after the other, and each gets a number of its own."""
 
+import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, or_, select, update
+from sqlalchemy import Connection, select, update
 
 from mayfly.clock import milliseconds, monotonic, pause
 from mayfly.engine import Database
 from mayfly.errors import LostPlanningLock, PlanningBusy
+from mayfly.fleet.place import Place, Process, this_place, this_process
 from mayfly.schema import locks
 
 LEASE = timedelta(seconds=15)  # planning takes milliseconds; a holder that is gone must not cost a cycle
@@ -17,10 +20,35 @@ PATIENCE_SECONDS = 20.0
 POLL_SECONDS = 0.05
 
 
+@dataclass(frozen=True)
+class Holder:
+    """Who plans, told so that its death can be seen from its own machine: that one need not wait for the lease."""
+
+    place: Place
+    process: Process
+
+    def __str__(self) -> str:
+        """Fits the column: people read the host's name, of which its beginning must do."""
+        return f"{self.place.host[:20]} {self._where} {self.process.pid} {self.process.started}"
+
+    def may_take_over(self, holder: str) -> bool:
+        """From one that is dead for certain; and from oneself, when the answer to the taking was lost."""
+        try:
+            _host, where, pid, started = holder.rsplit(" ", 3)
+            other = Process(int(pid), int(started))
+        except ValueError:  # written by somebody else: only the lease tells
+            return False
+        return where == self._where and (other == self.process or not other.is_alive)
+
+    @property
+    def _where(self) -> str:
+        return hashlib.sha256(f"{self.place.host}\n{self.place.machine}".encode()).hexdigest()[:12]
+
+
 @contextmanager
-def planning(database: Database, holder: str) -> Iterator[int]:
+def planning(database: Database, host_name: str) -> Iterator[int]:
     """Hold the lock; the value is a number no other cycle of any host ever gets (milliseconds, roughly)."""
-    number = _wait_for_lock(database, holder)
+    number = _wait_for_lock(database, Holder(this_place(host_name), this_process()))
     try:
         yield number
     except BaseException:
@@ -34,7 +62,7 @@ def finish_planning(connection: Connection, number: int) -> None:
         raise LostPlanningLock
 
 
-def _wait_for_lock(database: Database, holder: str) -> int:
+def _wait_for_lock(database: Database, holder: Holder) -> int:
     deadline = monotonic() + PATIENCE_SECONDS
     while True:
         now = database.clock.now()
@@ -46,14 +74,15 @@ def _wait_for_lock(database: Database, holder: str) -> int:
         pause(POLL_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - spreads rivals, guards nothing
 
 
-def _take(connection: Connection, holder: str, now: datetime) -> int | None:
-    last = connection.execute(select(locks.c.number).where(locks.c.name == "plan")).scalar_one()
-    number = max(last + 1, milliseconds(now))
+def _take(connection: Connection, holder: Holder, now: datetime) -> int | None:
+    last = connection.execute(select(locks).where(locks.c.name == "plan")).one()
+    if last.holder is not None and last.lease_until > now and not holder.may_take_over(last.holder):
+        return None
+    number = max(last.number + 1, milliseconds(now))
     taken = connection.execute(
         update(locks)
-        .where(locks.c.name == "plan", locks.c.number == last)
-        .where(or_(locks.c.holder.is_(None), locks.c.lease_until <= now))
-        .values(holder=holder, lease_until=now + LEASE, number=number)
+        .where(locks.c.name == "plan", locks.c.number == last.number)  # each who takes it raises the number
+        .values(holder=str(holder), lease_until=now + LEASE, number=number)
     )
     return number if taken.rowcount == 1 else None
 

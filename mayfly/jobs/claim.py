@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Update, select, update
+from sqlalchemy import Connection, Row, Select, Update, select, union_all, update
 
 from mayfly.dialect import lock_rows
 from mayfly.job import Job
@@ -38,23 +38,30 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
 
 def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
     """Without locks. SKIP LOCKED also skips a row that another claim only brushed: "nothing" may mean "not yet"."""
-    c = jobs.c
-    due = select(c.id).where(c.lane == lane, c.status == jobs.pending, c.priority.in_(PRIORITIES), c.run_at <= now)
-    return connection.execute(due.limit(1)).first() is not None
+    looks = [next_due(select(jobs.c.id), jobs, lane, priority, 1, now).subquery() for priority in PRIORITIES]
+    return connection.execute(union_all(*map(select, looks)).limit(1)).first() is not None
 
 
 def due_statement(jobs: JobTable, lane: str, priority: int, size: int, now: datetime) -> Select[*tuple[Any, ...]]:
-    """Lane, status and priority are equalities, so run_at is a pure range of the claim index."""
     c = jobs.c
-    return lock_rows(
-        select(
-            c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions, c.suspect,
-            c.run_at, c.group_key,
-        )
-        .where(c.lane == lane, c.status == jobs.pending, c.priority == priority, c.run_at <= now)
-        .order_by(c.run_at, c.id)
-        .limit(size)
+    columns = select(
+        c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions, c.suspect,
+        c.run_at, c.group_key,
     )  # fmt: skip
+    return lock_rows(next_due(columns, jobs, lane, priority, size, now))
+
+
+def next_due(
+    columns: Select[*tuple[Any, ...]], jobs: JobTable, lane: str, priority: int, size: int, now: datetime
+) -> Select[*tuple[Any, ...]]:
+    """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
+
+    The order matters even to those who only count: without it PostgreSQL may take delayed and finished jobs for
+    due ones, and scan the whole table in the hope of finding enough of them soon.
+    """
+    c = jobs.c
+    due = columns.where(c.lane == lane, c.status == jobs.pending, c.priority == priority, c.run_at <= now)
+    return due.order_by(c.run_at, c.id).limit(size)
 
 
 def claim_statement(jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> Update:

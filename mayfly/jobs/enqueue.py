@@ -95,13 +95,15 @@ class Door:
 def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int:
     """The new job's id, or the id of the live job that already holds its unique key."""
     _refuse_beyond_packet(connection, [job])
+    if not dialect.has_insert_returning(connection.dialect):
+        return connection.execute(dialect.insert_or_find(jobs.table).values(job.row())).lastrowid
+    inserting = insert_statement(connection.dialect, jobs, job).values(job.row()).returning(jobs.table.c.id)
     while True:
-        inserted = _insert_one(connection, jobs, job)
-        if inserted is not None:
-            return inserted
-        holder = connection.execute(holder_statement(jobs, job.unique_key)).scalar()
-        if holder is not None:
-            return int(holder)
+        found = connection.execute(inserting).scalar()
+        if found is None:
+            found = connection.execute(holder_statement(jobs, job.unique_key)).scalar()
+        if found is not None:
+            return int(found)
         # The holder ended between the two statements: the key is free now.
 
 
@@ -134,15 +136,6 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
         size += job.statement_bytes
     if current:
         yield current
-
-
-def _insert_one(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int | None:
-    statement = insert_statement(connection.dialect, jobs, job)
-    if dialect.has_insert_returning(connection.dialect):
-        found: int | None = connection.execute(statement.values(job.row()).returning(jobs.table.c.id)).scalar()
-        return found
-    result = connection.execute(statement.values(job.row()))
-    return result.lastrowid if result.rowcount else None
 
 
 def _insert_slice(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob]) -> int:
@@ -201,7 +194,7 @@ def _at_least_one(field: str, given: int) -> int:
 
 
 def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
-    if given not in allowed:
+    if isinstance(given, bool) or given not in allowed:
         raise BadField(field, given, f"one of {', '.join(map(str, allowed))}")
     return given
 
@@ -211,4 +204,7 @@ def _utc(run_at: datetime | None) -> datetime | None:
         return None
     if not isinstance(run_at, datetime) or run_at.tzinfo is None:
         raise BadField("run_at", run_at, "a datetime with a time zone, e.g. datetime.now(UTC)")
-    return run_at.astimezone(UTC)
+    try:
+        return run_at.astimezone(UTC)
+    except OverflowError as error:
+        raise BadField("run_at", run_at, "within the years 1 to 9999 in UTC") from error

@@ -10,7 +10,7 @@ from sqlalchemy import Column, Connection, Select, delete, select
 from mayfly import schema
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
-from mayfly.jobs.count import lanes_statement
+from mayfly.jobs.count import find_lanes
 from mayfly.schema import PRIORITIES, JobTable
 
 SLICE = 500
@@ -38,9 +38,9 @@ class Search:
 
 def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
     """How many rows went. Stops when `slices` deletions are used up: the rest goes in the cycles to come."""
-    lanes = database.read(lambda connection: connection.execute(lanes_statement(jobs)).scalars().all())
+    lanes = database.read(lambda connection: find_lanes(connection, jobs))
     pruned = 0
-    for search in _searches(jobs, list(lanes), keep, database.clock.now()):
+    for search in _searches(jobs, lanes, keep, database.clock.now()):
         gone = SLICE
         while slices > 0 and gone >= SLICE:
             gone = _prune_slice(database, search)

@@ -20,8 +20,7 @@ def migrate(url: str) -> tuple[Version, Version]:
     engine = make_engine(parsed, poolclass=NullPool)
     try:
         with engine.connect() as connection, migration_lock(connection):
-            before = stored_version(connection)
-            connection.rollback()
+            before = stored_version(connection)  # in the transaction that migrates: on SQLite that is the lock
             refuse_newer(before)
             if before != VERSION:
                 command.upgrade(_config(connection=connection), "head")

@@ -108,7 +108,7 @@ _DRIVERS = {
     "mysql": "mysql+pymysql",
     "mysql+pymysql": "mysql+pymysql",
     "mariadb": "mysql+pymysql",
-    "mariadb+pymysql": "mariadb+pymysql",
+    "mariadb+pymysql": "mysql+pymysql",
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",

@@ -5,15 +5,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import psutil
-from sqlalchemy import Row, text
+from sqlalchemy import Row, Select, text
 
 from mayfly.engine import Database
+from mayfly.opening import create_embedded
 from tests.factories import insert_rows
 
 CHECKOUT = Path(__file__).parent.parent.parent
@@ -30,6 +33,7 @@ class Installation:
 
     def __post_init__(self) -> None:
         self.database = Database(self.url)
+        self._started: list[subprocess.Popen[str]] = []
 
     @property
     def log(self) -> str:
@@ -44,7 +48,7 @@ class Installation:
             "MAYFLY_HOME": str(self.home),
             "DATABASE_URL": self.url,
             "STATE_DIR": str(self.home / "state"),
-            "HANDLERS": "handlers,tests.process.mischief",
+            "HANDLERS": "handlers,tests.process.mischief,tests.process.manners",
             "PYTHONPATH": str(CHECKOUT),
             "MAX_LOAD": "0",
             **self.settings,
@@ -68,7 +72,7 @@ class Installation:
 
     def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
         """`python -m …` in the background; the caller waits for it."""
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", *arguments],
             env=self.environment(**settings),
             cwd="/",
@@ -76,12 +80,21 @@ class Installation:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
 
     def enqueue(self, type_name: str, payload: str = "{}", count: int = 1, **columns: Any) -> list[int]:
+        create_embedded(self.url)
         return insert_rows(self.database, count, type=type_name, payload=payload, **columns)
 
-    def rows(self, sql: str, **parameters: Any) -> Sequence[Row[Any]]:
-        return self.database.run(lambda connection: connection.execute(text(sql), parameters).all())
+    def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
+        """As the driver gives them for a text; with aware times for a query on one of schema's tables."""
+        statement = text(query) if isinstance(query, str) else query
+        return self.database.run(lambda connection: connection.execute(statement, parameters).all())
+
+    def execute(self, sql: str) -> None:
+        """A statement that gives no rows."""
+        self.database.run(lambda connection: connection.execute(text(sql)))
 
     def job(self, job_id: int) -> Row[Any]:
         return self.rows("SELECT * FROM mayfly_jobs WHERE id = :id", id=job_id)[0]
@@ -89,6 +102,22 @@ class Installation:
     def statuses(self) -> dict[str, int]:
         counted = self.rows("SELECT status, COUNT(*) AS number FROM mayfly_jobs GROUP BY status")
         return {row.status: row.number for row in counted}
+
+    def now(self) -> datetime:
+        """By the database's clock."""
+        return self.database.clock.now()
+
+    def lane_lines(self) -> list[dict[str, str]]:
+        """The figures of each cycle and lane, as the log's key=value lines have them."""
+        lines = [line.partition("[DISPATCHER] ")[2] for line in self.log.splitlines()]
+        return [dict(part.split("=", 1) for part in line.split()) for line in lines if line.startswith("cycle=")]
+
+    def wait_for_latch(self) -> None:
+        """Until a `latch` job runs; it ends after `release_latch`."""
+        wait_until((self.home / "reached").exists, "the latch job runs")
+
+    def release_latch(self) -> None:
+        (self.home / "go").touch()
 
     def runner_pids(self) -> list[int]:
         """Of runners that have taken over their rows and have not been seen to end."""
@@ -115,6 +144,15 @@ class Installation:
                 os.kill(process.pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        for started in self._started:
+            with started:  # waits for it, and closes its pipes
+                continue
+
+
+def most_at_once(intervals: Iterable[tuple[datetime, datetime]]) -> int:
+    """How many of them overlap at any instant; one that begins where another ends does not."""
+    steps = [step for start, end in intervals for step in ((start, 1), (end, -1))]
+    return max(accumulate(change for _, change in sorted(steps)), default=0)
 
 
 def wait_until(true: Callable[[], object], what: str, seconds: float = DEADLINE_SECONDS) -> None:

@@ -1,6 +1,8 @@
 """Handlers that behave as badly as handlers do, and one that keeps a ledger of what really ran."""
 
 import ctypes
+import fcntl
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -53,8 +55,10 @@ def deaf(_job: Job) -> None:
 
 @handler("blocked")
 def blocked(_job: Job) -> None:
-    """Blocked in C, with the GIL held: no Python signal handler can run."""
-    ctypes.PyDLL(None).sleep(3600)
+    """Blocked in C, with the GIL held, where no signal gets through: in a mutex that is locked already."""
+    libc, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+    libc.pthread_mutex_lock(mutex)
+    libc.pthread_mutex_lock(mutex)
 
 
 @handler("parent")
@@ -93,3 +97,66 @@ def chatter(_job: Job) -> None:
 @handler("unprintable")
 def unprintable(_job: Job) -> None:
     raise ValueError("NUL \x00, an astronaut \U0001f680, a lone surrogate \ud800")
+
+
+@handler("witnessed")
+def witnessed(job: Job) -> None:
+    """A run that leaves a line, and says whether it is the only one of its job alive: the kernel keeps that lock."""
+    home = Path(os.environ["MAYFLY_HOME"])
+    with (home / f"run-{job.id}.lock").open("w") as lock, (home / "runs").open("a") as runs:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            alone = "alone"
+        except BlockingIOError:
+            alone = "beside another"
+        runs.write(f"{job.id} {job.claims} {os.getpid()} {alone}\n")
+        runs.flush()
+        if job.payload.get("booked"):
+            booked(job)
+        else:
+            time.sleep(float(job.payload["seconds"]))
+
+
+@handler("tidy")
+def tidy(_job: Job) -> None:
+    """Sleeps through the guard, and takes a moment to tidy up."""
+    try:
+        time.sleep(3600)
+    finally:
+        time.sleep(0.4)
+
+
+@handler("interrupting")
+def interrupting(_job: Job) -> None:
+    raise KeyboardInterrupt
+
+
+@handler("torrent")
+def torrent(_job: Job) -> None:
+    """Prints for ever, faster than anybody can read."""
+    subprocess.run(["yes", "y" * 1000], check=True)
+
+
+@handler("pooled")
+def pooled(_job: Job) -> list[int]:
+    """Work in child processes, which are ended by SIGTERM as the standard library does it."""
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return pool.map(abs, [-1, -2])
+
+
+@handler("stopped")
+def stopped(_job: Job) -> None:
+    """Stops the whole process: no signal handler runs in it, and no thread either."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+@handler("stubborn_parent")
+def stubborn_parent(_job: Job) -> None:
+    """Its child ignores SIGTERM, and it waits for that child whatever comes."""
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+    child = subprocess.Popen([sys.executable, "-c", code])
+    while child.poll() is None:
+        try:
+            child.wait()
+        except BaseException:
+            continue

@@ -1,6 +1,20 @@
 """One cycle, end to end, in real processes."""
 
-from tests.process.installation import Installation
+import re
+from collections import Counter
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from sqlalchemy import make_url, select
+
+from mayfly import jsontext
+from mayfly.schema import attempts, cycles, runners
+from tests.databases import Databases
+from tests.factories import get_row
+from tests.process.installation import Installation, most_at_once, wait_until
+
+SUMMARY = re.compile(r"\[DISPATCHER\] (Pending jobs|Workers spawned|Successful workers|Failed workers): (\d+)$", re.M)
 
 
 def test_a_cycle_drains_its_lane(installation: Installation) -> None:
@@ -14,3 +28,243 @@ def test_a_cycle_drains_its_lane(installation: Installation) -> None:
     ran = [line.split()[0] for line in (installation.home / "ledger").read_text().splitlines()]
     assert len(ran) == len(set(ran)) == 23
     assert "Calculated worker count: 5 (pending=23, batch=5, max=5)" in installation.log
+
+
+def test_an_idle_cycle_spawns_nobody_and_is_recorded(installation: Installation) -> None:
+    """Without pending work a cycle ends with 0, says so in the log, and leaves its row."""
+    installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
+
+    cycle = installation.dispatch()
+
+    assert (cycle.returncode, cycle.stdout, cycle.stderr) == (0, "", "")
+    assert "[DISPATCHER] No pending jobs, skipping worker spawn" in installation.log
+    row = installation.rows(select(cycles))[0]
+    assert (row.exit_code, row.pending, row.planned, row.spawned, row.note) == (0, 0, 0, 0, None)
+    assert row.started_at <= row.finished_at
+    assert installation.rows(select(runners)) == []
+
+
+def test_the_summary_tells_what_the_tables_hold(installation: Installation) -> None:
+    """The block, the line of each lane, the cycle's row, the totals, the runners' rows and the jobs agree."""
+    for type_name, number in {"noop": 7, "come_back": 3, "cancel": 2, "give_up": 1, "snooze": 1}.items():
+        installation.enqueue(type_name, count=number)
+    installation.enqueue("noop", count=3, lane="mail")
+    settled = {"done": 10, "failed": 3, "cancelled": 2, "dead": 1, "snoozed": 1}
+
+    cycle = installation.dispatch(MAX_WORKERS="2")
+
+    assert cycle.returncode == 0
+    block = dict(SUMMARY.findall(installation.log.partition("Dispatch Summary:")[2]))
+    assert block == {"Pending jobs": "17", "Workers spawned": "3", "Successful workers": "3", "Failed workers": "0"}
+    row = installation.rows(select(cycles))[0]
+    assert (row.pending, row.spawned, row.successful, row.failed, row.exit_code) == (17, 3, 3, 0, 0)
+    totals = installation.rows("SELECT outcome, SUM(jobs) AS jobs FROM mayfly_totals GROUP BY outcome")
+    assert {each.outcome: int(each.jobs) for each in totals} == settled
+    told: Counter[str] = Counter()
+    for line in installation.lane_lines():
+        told.update({name: int(line[name]) for name in settled if name in line})
+    assert told == settled
+    assert installation.statuses() == {"done": 10, "pending": 4, "cancelled": 2, "dead": 1}
+    assert len(installation.rows("SELECT id FROM mayfly_attempts")) == settled["failed"] + settled["dead"]
+
+
+def test_a_runners_row_tells_its_life(installation: Installation) -> None:
+    """The row is closed by who saw the end: how it ended, what it did, what it cost."""
+    installation.enqueue("sleep", '{"seconds": 0.05}', count=2)
+    installation.enqueue("come_back")
+
+    installation.dispatch()
+
+    row = installation.rows(select(runners))[0]
+    assert (row.ending, row.exit_code, row.signal) == ("ok", 0, None)
+    assert (row.jobs_done, row.jobs_failed) == (2, 1)
+    assert row.planned_at <= row.heartbeat_at <= row.finished_at
+    assert 50 / 3 <= row.average_ms < 1000
+    assert 1 << 20 < row.peak_memory < 1 << 30
+    assert 0 < row.cpu_ms < 10_000
+    assert installation.job(1).worker_id == row.worker_id
+
+
+def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installation) -> None:
+    """One failure costs one attempt and a wait of 2 × base; the next cycle after that finishes the job."""
+    job_id = installation.enqueue("fail", '{"times": 1}')[0]
+    first = installation.dispatch(BACKOFF_BASE="0.5")
+    failed = get_row(installation.database, job_id)
+    wait_until(lambda: installation.now() > failed.run_at, "the job is due again")
+
+    second = installation.dispatch()
+
+    assert (first.returncode, failed.status, failed.attempts) == (0, "pending", 1)
+    assert failed.last_error.startswith("RuntimeError: failing as asked")
+    attempt = installation.rows(select(attempts))[0]
+    assert 0.8 < (failed.run_at - attempt.finished_at).total_seconds() <= 1.1
+    job = get_row(installation.database, job_id)
+    assert (second.returncode, job.status, job.attempts) == (0, "done", 2)
+    assert job.started_at >= failed.run_at
+    assert jsontext.decode(job.result) == {"succeeded_at_attempt": 2}
+
+
+def test_a_job_that_keeps_failing_ends_dead(installation: Installation) -> None:
+    """After max_attempts (5) failures a job is dead, with its last error, and a row of each attempt."""
+    job_id = installation.enqueue("stumble", priority=0)[0]
+    installation.enqueue("sleep", '{"seconds": 0.1}', count=12)  # keeps a runner there until it is due again
+
+    cycle = installation.dispatch(BATCH_SIZE="1", MAX_WORKERS="1")
+
+    job = installation.job(job_id)
+    assert (cycle.returncode, job.status, job.attempts) == (0, "dead", 5)
+    assert job.last_error.startswith("RuntimeError: stumbled at attempt 5")
+    history = installation.rows(select(attempts).order_by(attempts.c.id))
+    assert [(each.attempt, each.outcome) for each in history] == [(number, "failed") for number in range(1, 6)]
+    assert len({each.fingerprint for each in history}) == 1
+
+
+def test_a_handler_steers_its_job(installation: Installation) -> None:
+    """Result, Snooze, Cancel, Dead, Retry and a payload that fits no model, side by side in one batch."""
+    endings = {
+        "answer": ("done", 1),
+        "snooze": ("pending", 0),
+        "cancel": ("cancelled", 1),
+        "give_up": ("dead", 1),
+        "come_back": ("pending", 1),
+        "sleep": ("dead", 1),
+    }
+    reasons = {
+        "cancel": "nobody wants it any more",
+        "give_up": "no such customer",
+        "come_back": "the other side is busy",
+        "sleep": "the payload does not fit handlers.samples.sleep: seconds: Input should be a valid number",
+    }
+    ids = {name: installation.enqueue(name, '{"seconds": "soon"}')[0] for name in endings}
+
+    cycle = installation.dispatch(BATCH_SIZE="10")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    jobs = {name: get_row(installation.database, job_id) for name, job_id in ids.items()}
+    assert {name: (job.status, job.attempts) for name, job in jobs.items()} == endings
+    errors = {name: (job.last_error or "").partition(", unable")[0] for name, job in jobs.items() if job.last_error}
+    assert errors == reasons
+    assert jsontext.decode(jobs["answer"].result) == {"answer": 42}
+    for name in ("snooze", "come_back"):
+        assert 3590 < (jobs[name].run_at - installation.now()).total_seconds() < 3601
+
+
+def test_a_handler_enqueues_through_its_runners_connection(installation: Installation) -> None:
+    """`enqueue` inside a handler needs no settings, no second connection and no transaction."""
+    job_id = installation.enqueue("breed")[0]
+
+    cycle = installation.dispatch()
+
+    assert (cycle.returncode, installation.job(job_id).status) == (0, "done")
+    child = installation.rows("SELECT * FROM mayfly_jobs WHERE group_key = :key", key=f"child of {job_id}")[0]
+    assert (child.type, child.status, child.lane) == ("noop", "pending", "default")
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
+def test_a_runner_has_one_connection_and_an_idle_host_none(
+    installation: Installation, engine_name: str, databases: Databases
+) -> None:
+    """While a cycle runs there are as many sessions as runners, and the dispatcher's; afterwards there is none."""
+    installation.enqueue("breed", count=3)
+    installation.enqueue("sleep", '{"seconds": 0.3}', count=12)
+    installation.database.close()
+    name = make_url(installation.url).database
+    server = databases.server(engine_name)
+    table, column = (
+        ("pg_stat_activity", "datname") if server.is_postgres else ("information_schema.processlist", "db")
+    )
+
+    def sessions() -> int:
+        return int(server.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} = '{name}'")[0][0])
+
+    seen = set()
+    cycle = installation.start("dispatcher")
+    while cycle.poll() is None:
+        seen.add(sessions())
+    wait_until(lambda: sessions() == 0, "no session is left", seconds=2)
+
+    assert cycle.communicate() == ("", "")
+    assert cycle.returncode == 0
+    assert 3 <= max(seen) <= 4
+
+
+def test_a_slot_that_is_freed_goes_to_the_next_lane(installation: Installation) -> None:
+    """With one slot on the host, one cycle serves three lanes that nobody has registered, one after the other."""
+    for lane in ("first", "second", "third"):
+        installation.enqueue("noop", count=3, lane=lane)
+
+    cycle = installation.dispatch(HOST_MAX_WORKERS="1")
+
+    assert (cycle.returncode, installation.statuses()) == (0, {"done": 9})
+    lives = installation.rows(select(runners).order_by(runners.c.planned_at))
+    assert sorted(each.lane for each in lives) == ["first", "second", "third"]
+    assert all(earlier.finished_at <= later.planned_at for earlier, later in pairwise(lives))
+
+
+def test_lanes_that_must_wait_are_served_in_turn(embedded: Installation) -> None:
+    """One slot and three lanes with more work than a window: within three cycles each has had its turn."""
+    for lane in ("first", "second", "third"):
+        embedded.enqueue("sleep", '{"seconds": 0.3}', count=20, lane=lane)
+
+    for _ in range(3):
+        embedded.dispatch(HOST_MAX_WORKERS="1", WORKER_TIMEOUT="1", DISPATCH_TIMEOUT="2.5")
+
+    lives = embedded.rows(select(runners).order_by(runners.c.planned_at))
+    assert [each.lane for each in lives] == ["first", "second", "third"]
+    assert embedded.statuses()["pending"] > 40
+
+
+def test_lanes_of_a_pool_share_its_cap_and_external_lanes_are_left_alone(embedded: Installation) -> None:
+    """Two lanes with five batches each start the two runners of their pool; an external lane starts none."""
+    for lane in ("mail", "digest", "outside"):
+        embedded.enqueue("sleep", '{"seconds": 0.05}', count=25, lane=lane)
+
+    cycle = embedded.dispatch(
+        POOLS__EMAIL="2",
+        LANES__MAIL__POOL="email",
+        LANES__DIGEST__POOL="email",
+        LANES__DIGEST__RANK="1",
+        LANES__OUTSIDE__EXTERNAL="true",
+    )
+
+    assert cycle.returncode == 0
+    assert embedded.statuses() == {"done": 50, "pending": 25}
+    lives = embedded.rows(select(runners))
+    assert most_at_once([(each.planned_at, each.finished_at) for each in lives]) == 2
+    assert {each.lane for each in lives} == {"mail", "digest"}
+    first_digest = min(each.planned_at for each in lives if each.lane == "digest")
+    assert first_digest >= min(each.finished_at for each in lives if each.lane == "mail")
+    assert "cut by external" in embedded.log
+
+
+def test_a_cycle_is_skipped_while_the_last_one_runs(embedded: Installation) -> None:
+    """The second dispatcher of a host and database leaves at once with 0, and the log says why."""
+    embedded.enqueue("latch")
+    running = embedded.start("dispatcher")
+    embedded.wait_for_latch()
+
+    second = embedded.dispatch()
+
+    assert running.poll() is None
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    assert "Skipped: the previous cycle of this host still holds the lock" in embedded.log
+    embedded.release_latch()
+    assert (running.communicate(), running.returncode) == (("", ""), 0)
+    assert len(embedded.rows(select(cycles))) == 1
+
+
+def test_two_installations_on_one_host_do_not_block_each_other(embedded: Installation) -> None:
+    """The lock is named after the database: another one's cycle runs beside it, in the same STATE_DIR."""
+    neighbour = Installation(embedded.home, f"sqlite:///{embedded.home}/neighbour.db")
+    neighbour.enqueue("noop")
+    embedded.enqueue("latch")
+    running = embedded.start("dispatcher")
+    embedded.wait_for_latch()
+
+    cycle = neighbour.dispatch()
+
+    assert running.poll() is None
+    assert (cycle.returncode, neighbour.statuses()) == (0, {"done": 1})
+    neighbour.database.close()
+    embedded.release_latch()
+    assert (running.communicate(), running.returncode) == (("", ""), 0)

@@ -4,7 +4,7 @@ from alembic import op
 from sqlalchemy import CheckConstraint, Column, Float, Integer, SmallInteger, String
 from sqlalchemy import text as sql
 
-from mayfly.dialect import Id, JsonText, LongText, UtcDateTime, json_object_check, utc_now
+from mayfly.dialect import Id, JsonText, LongText, UtcDateTime, json_object_check, time_check, utc_now
 from mayfly.migrations.portable import create_index, create_live_key, create_table, live_key_columns
 
 revision = "0001"
@@ -59,6 +59,7 @@ def create_jobs() -> None:
         CheckConstraint("priority IN (0, 1, 2)", name="mayfly_jobs_priority"),
         CheckConstraint("attempts >= 0 AND max_attempts >= 1", name="mayfly_jobs_attempts"),
         CheckConstraint(json_object_check(op.get_context().dialect, "payload"), name="mayfly_jobs_payload"),
+        CheckConstraint(time_check(op.get_context().dialect, "run_at"), name="mayfly_jobs_run_at"),
     )
     # Equalities first, then the range in the order in which jobs are taken: a claim reads what it takes and
     # nothing else, however many delayed and finished jobs lie around it.

@@ -18,13 +18,15 @@ needs_root = pytest.mark.skipif(not IS_ROOT, reason="only root can become anothe
 
 
 def run_installer(
+    directory: Path,
     *arguments: str | Path,
     script: Path = INSTALLER,
     prefix: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
+    """Always into a named directory: a broken `--print` must not write to the machine's own /etc/cron.d."""
     return subprocess.run(
-        [*prefix, script, *arguments],
+        [*prefix, script, "--directory", directory, *arguments],
         cwd="/",
         env={"PATH": SYSTEM_PATH, **(environment or {})},
         capture_output=True,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.crontab import dispatcher_entries, render_entry, unescape_percent
+from mayfly.crontab import dispatcher_entries, find_cron_files, render_entry, unescape_percent
 from tests.process.cron.programs import CHECKOUT, INSTALLER, IS_ROOT, needs_root, run_installer
 
 NOBODY = 65534
@@ -46,7 +46,7 @@ def make_checkout(path: Path) -> Path:
 
 
 def install(directory: Path, home: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return run_installer("--directory", directory, "--home", home, *arguments)
+    return run_installer(directory, "--home", home, *arguments)
 
 
 # The file
@@ -201,26 +201,38 @@ def test_a_checkout_with_a_strange_path_is_installed(directory: Path, home: Path
     """Spaces, quotes and percent signs in the checkout's own path are no obstacle."""
     checkout = make_checkout(tmp_path / "it's 100% ours")
 
-    installed = run_installer("--directory", directory, "--home", home, script=checkout / "scripts/install-cron")
+    installed = run_installer(directory, "--home", home, script=checkout / "scripts/install-cron")
 
     assert installed.returncode == 0, installed.stderr
     (entry,) = dispatcher_entries((directory / "mayfly").read_text())
     assert entry.interpreter == str(checkout / ".venv/bin/python")
 
 
-def test_a_link_to_the_release_is_kept(home: Path, tmp_path: Path) -> None:
+def test_a_link_to_the_release_is_kept(directory: Path, home: Path, tmp_path: Path) -> None:
     """Called by way of `current`, the entry names `current`: the next release needs no new entry."""
     make_checkout(tmp_path / "release-1")
     (tmp_path / "current").symlink_to("release-1")
 
-    shown = run_installer("--print", "--home", home, script=tmp_path / "current/scripts/install-cron")
+    shown = run_installer(directory, "--print", "--home", home, script=tmp_path / "current/scripts/install-cron")
 
     assert f"{tmp_path}/current/.venv/bin/python" in shown.stdout
 
 
-def test_the_home_may_come_from_the_environment(home: Path) -> None:
+def test_a_home_is_the_same_by_its_link_and_by_its_own_path(directory: Path, home: Path, tmp_path: Path) -> None:
+    """The entry of a linked home is found, and may be renewed, by the directory that the link leads to."""
+    link = tmp_path / "current"
+    link.symlink_to(home)
+    install(directory, link)
+
+    assert find_cron_files(directory, str(home)) == [directory / "mayfly"]
+    assert install(directory, home).returncode == 0
+
+
+def test_the_home_may_come_from_the_environment(directory: Path, home: Path) -> None:
     """MAYFLY_HOME means to the installer what it means to every other program."""
-    assert f"={home} " in run_installer("--print", environment={"MAYFLY_HOME": str(home)}).stdout
+    shown = run_installer(directory, "--print", environment={"MAYFLY_HOME": str(home)})
+
+    assert f"={home} " in shown.stdout
 
 
 # What is refused
@@ -242,7 +254,7 @@ def test_the_home_may_come_from_the_environment(home: Path) -> None:
 )
 def test_wrong_options_are_a_sentence_and_64(directory: Path, arguments: list[str], word: str) -> None:
     """Each wrong option is named in one line, with exit code 64, and nothing is written."""
-    refused = run_installer("--directory", directory, *arguments)
+    refused = run_installer(directory, *arguments)
 
     assert refused.returncode == 64
     assert word in refused.stderr
@@ -275,7 +287,7 @@ def test_who_may_not_write_is_told_to_use_sudo(directory: Path, home: Path) -> N
         os.chown(directory, NOBODY, NOBODY)
     directory.chmod(0o555)
 
-    refused = run_installer("--directory", directory, "--home", home, prefix=MERE_USER)
+    refused = run_installer(directory, "--home", home, prefix=MERE_USER)
 
     assert refused.returncode == 1
     assert f"`sudo {INSTALLER} --directory {directory} --home {home}`" in refused.stderr
@@ -288,9 +300,7 @@ def test_a_user_who_cannot_run_python_is_refused(directory: Path, home: Path, tm
     checkout = make_checkout(tmp_path / "private")
     checkout.chmod(0o700)
 
-    refused = run_installer(
-        "--directory", directory, "--home", home, "--user", "nobody", script=checkout / "scripts/install-cron"
-    )
+    refused = run_installer(directory, "--home", home, "--user", "nobody", script=checkout / "scripts/install-cron")
 
     assert refused.returncode == 1
     assert "nobody may not run" in refused.stderr
@@ -306,24 +316,24 @@ def test_to_run_as_root_is_allowed_with_a_warning(directory: Path, home: Path) -
     assert installed.stderr.count("every handler will run as root") == 1
 
 
-def test_a_checkout_without_its_environment_is_told_what_to_run(home: Path, tmp_path: Path) -> None:
+def test_a_checkout_without_its_environment_is_told_what_to_run(directory: Path, home: Path, tmp_path: Path) -> None:
     """No `.venv` yet: one sentence names the script that makes it."""
     checkout = make_checkout(tmp_path / "fresh")
     (checkout / ".venv").unlink()
 
-    refused = run_installer("--print", "--home", home, script=checkout / "scripts/install-cron")
+    refused = run_installer(directory, "--print", "--home", home, script=checkout / "scripts/install-cron")
 
     assert refused.returncode == 1
     assert "scripts/quickstart" in refused.stderr
 
 
-def test_an_environment_without_mayfly_is_told_what_to_run(home: Path, tmp_path: Path) -> None:
+def test_an_environment_without_mayfly_is_told_what_to_run(directory: Path, home: Path, tmp_path: Path) -> None:
     """A `.venv` into which the project was never installed gives a sentence and no traceback."""
     checkout = make_checkout(tmp_path / "empty")
     (checkout / ".venv").unlink()
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
 
-    refused = run_installer("--print", "--home", home, script=checkout / "scripts/install-cron")
+    refused = run_installer(directory, "--print", "--home", home, script=checkout / "scripts/install-cron")
 
     assert refused.returncode == 1
     assert "scripts/quickstart" in refused.stderr
@@ -333,9 +343,9 @@ def test_an_environment_without_mayfly_is_told_what_to_run(home: Path, tmp_path:
 # What is shown to people
 
 
-def test_help_names_every_option() -> None:
+def test_help_names_every_option(directory: Path) -> None:
     """--help is enough to use it."""
-    shown = run_installer("--help")
+    shown = run_installer(directory, "--help")
 
     assert shown.returncode == 0
     for option in ("--print", "--remove", "--user", "--home", "--mailto", "--name", "--directory", "sudo"):

@@ -21,7 +21,7 @@ def test_cron_starts_a_dispatcher_every_minute(tmp_path: Path) -> None:
     if not IS_ROOT:
         pytest.skip("only root can write to /etc/cron.d")
     cron = debian_program("cron", "cron")
-    home = tmp_path / "100% cron's home"
+    home = tmp_path / "cron's home"
     home.mkdir()
     log = home / "logs/dispatcher.log"
 
@@ -43,11 +43,11 @@ def installed(home: Path) -> Iterator[None]:
     """The entry in the real /etc/cron.d, under a name that nobody else has."""
     options = ("--home", home, "--name", f"mayfly-test-{os.getpid()}", "--mailto", "")
     try:
-        written = run_installer(*options)
+        written = run_installer(DIRECTORY, *options)
         assert written.returncode == 0, written.stderr
         yield
     finally:
-        removed = run_installer(*options, "--remove")
+        removed = run_installer(DIRECTORY, *options, "--remove")
         assert removed.returncode == 0, removed.stderr
         assert not list(DIRECTORY.glob(f"*mayfly-test-{os.getpid()}*"))
 

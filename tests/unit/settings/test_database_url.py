@@ -20,7 +20,7 @@ from tests.unit.settings.loading import load_in, origin_of, problem_in, settings
         ("mysql://u:p@h:3306/d", "mysql+pymysql://u:p@h:3306/d"),
         ("mariadb://u:p@h/d", "mysql+pymysql://u:p@h/d"),
         ("mysql+pymysql://u:p@h/d?charset=utf8mb4", "mysql+pymysql://u:p@h/d?charset=utf8mb4"),
-        ("mariadb+pymysql://u@[::1]:3306/d", "mariadb+pymysql://u@[::1]:3306/d"),
+        ("mariadb+pymysql://u@[::1]:3306/d", "mysql+pymysql://u@[::1]:3306/d"),
         ("mysql://u:p@/d?unix_socket=/run/my.sock", "mysql+pymysql://u:p@/d?unix_socket=/run/my.sock"),
         ("mysql://u:a/b?c#d:e@h/d", "mysql+pymysql://u:a/b?c#d:e@h/d"),
         ("postgres://u:p%40@h/d", "postgresql+psycopg://u:p%40@h/d"),

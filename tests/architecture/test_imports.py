@@ -1,0 +1,203 @@
+"""Who may import whom: the table of design section 6, and what must stay cheap or out of the house."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import mayfly
+from tests.architecture.sources import PACKAGES, ROOT, Source, sources, told
+
+MAY_IMPORT = {
+    "mayfly": {"mayfly"},
+    "dispatcher": {"dispatcher", "mayfly"},
+    "runner": {"runner", "mayfly"},
+    "handlers": {"handlers", "mayfly"},
+    "console": {"console", "mayfly"},
+}
+IN_THE_FORKED_CHILD = {
+    ("dispatcher", "runner")
+}  # inside a function only: the dispatcher never loads what runs handlers
+OURS = {*PACKAGES, "tests", "scripts"}
+
+
+def broken_table(source: Source) -> Iterator[str]:
+    for each in source.imports:
+        if each.top in OURS - MAY_IMPORT[source.package]:
+            late = (source.package, each.top) in IN_THE_FORKED_CHILD
+            if each.at_start or not late:
+                where = ", but inside a function" if late else ""
+                yield source.at(each.line, f"{source.package} may not import {each.module}{where}")
+
+
+def behind_the_shop_window(source: Source) -> Iterator[str]:
+    for each in source.imports:
+        if each.module == "mayfly":
+            for name in each.names:
+                if name not in mayfly.__all__:
+                    yield source.at(each.line, f"{name} is not among what mayfly shows")
+        elif each.top == "mayfly":
+            yield source.at(each.line, f"handlers see only what `from mayfly import …` shows, not {each.module}")
+
+
+def alembic_elsewhere(source: Source) -> Iterator[str]:
+    if source.path.startswith("mayfly/migrations/"):
+        return
+    for each in source.imports:
+        if each.top == "alembic":
+            yield source.at(each.line, "only mayfly/migrations imports Alembic")
+        reached = {each.module, *(f"{each.module}.{name}" for name in each.names)}
+        if each.at_start and any(f"{module}.".startswith("mayfly.migrations.") for module in reached):
+            yield source.at(each.line, "Alembic is slow to import: import mayfly.migrations where it is used")
+
+
+DANGEROUS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
+
+
+def dangerous(source: Source) -> Iterator[str]:
+    for each in source.imports:
+        if each.top in DANGEROUS:
+            yield source.at(each.line, f"payloads are data: no {each.top}")
+    for name, call in source.calls():
+        if name in ("eval", "exec", "compile", "builtins.eval", "builtins.exec"):
+            yield source.at(call.lineno, f"payloads are data: no {name}()")
+
+
+def imports_by_text(source: Source) -> Iterator[str]:
+    for name, call in source.calls():
+        if name in ("importlib.import_module", "__import__", "importlib.__import__"):
+            yield source.at(call.lineno, "imports by a text, which the table above cannot see")
+
+
+# --- the rules --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_room_imports_only_what_it_may(package: str) -> None:
+    """mayfly none of the others; dispatcher and runner mayfly; the dispatcher the runner only after the fork."""
+    found = [each for source in sources(package) for each in broken_table(source)]
+
+    assert not found, told(found)
+
+
+def test_handlers_see_only_the_shop_window() -> None:
+    """What `mayfly/__init__` shows can be promised to last; what lies behind it cannot."""
+    found = [each for source in sources("handlers") for each in behind_the_shop_window(source)]
+
+    assert not found, told(found)
+
+
+def test_alembic_is_imported_for_migrations_alone() -> None:
+    """It costs more to import than all the rest of a cycle."""
+    found = [each for source in sources() for each in alembic_elsewhere(source)]
+
+    assert not found, told(found)
+
+
+def test_payloads_are_data() -> None:
+    """Neither pickle nor eval nor their kind, anywhere: what stands in a row is never code."""
+    found = [each for source in sources() for each in dangerous(source)]
+
+    assert not found, told(found)
+
+
+def test_modules_are_named_by_text_in_two_places() -> None:
+    """Where handlers are found by the setting HANDLERS, and where the shop window opens."""
+    found = {each.partition(":")[0] for source in sources() for each in imports_by_text(source)}
+
+    assert found <= {"mayfly/__init__.py", "mayfly/registry.py"}, told(sorted(found))
+
+
+def loaded_after(statement: str) -> set[str]:
+    """The top names of all modules that a new interpreter has after a statement."""
+    script = f"{statement}\nimport sys\nprint(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    return {module.partition(".")[0] for module in run.stdout.split()}
+
+
+def test_to_import_mayfly_costs_next_to_nothing() -> None:
+    """Everything behind the shop window is imported on first use."""
+    assert not loaded_after("import mayfly") & {"sqlalchemy", "pydantic", "alembic", "click", "psutil", "pymysql"}
+
+
+def test_to_declare_a_handler_needs_no_driver() -> None:
+    """A module of handlers can be imported, and tested, without a database."""
+    loaded = loaded_after("from mayfly import Job, Retry, handler")
+
+    assert not loaded & {"pymysql", "psycopg", "alembic", "pydantic_settings"}
+
+
+def test_everything_in_the_shop_window_is_there() -> None:
+    """What is shown can be had, and a name that is not says so."""
+    assert all(getattr(mayfly, name) is not None for name in mayfly.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'engin'"):
+        mayfly.engin  # noqa: B018
+
+
+# --- the rules themselves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("mayfly/x.py", "import dispatcher"),
+        ("mayfly/jobs/x.py", "from runner.life import live"),
+        ("mayfly/x.py", "def late():\n    import runner"),
+        ("dispatcher/x.py", "from runner import cli"),
+        ("dispatcher/x.py", "if True:\n    import runner.cli"),
+        ("dispatcher/x.py", "def late():\n    from handlers import samples"),
+        ("runner/x.py", "import dispatcher.plan"),
+        ("handlers/x.py", "import runner"),
+        ("console/x.py", "from dispatcher import cycle"),
+        ("runner/x.py", "from tests import factories"),
+    ],
+)
+def test_a_broken_table_is_seen(path: str, text: str) -> None:
+    """With file and line."""
+    (found,) = broken_table(Source(path, text))
+
+    assert found.startswith(f"{path}:{text.count(chr(10)) + 1}: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("dispatcher/x.py", "def child():\n    from runner.cli import run_assigned"),
+        ("dispatcher/x.py", "import dispatcher.plan\nfrom mayfly.jobs import claim"),
+        ("mayfly/jobs/x.py", "from . import claim\nfrom ..clock import pause"),
+        ("console/x.py", "import flask\nfrom mayfly import events"),
+    ],
+)
+def test_what_the_table_allows_is_not_seen(path: str, text: str) -> None:
+    """Third parties are nobody's business here."""
+    assert list(broken_table(Source(path, text))) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["from mayfly import engine", "import mayfly.engine", "from mayfly.jobs.enqueue import Door"]
+)
+def test_a_look_behind_the_window_is_seen(text: str) -> None:
+    """However it is written."""
+    assert len(list(behind_the_shop_window(Source("handlers/x.py", text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import alembic",
+        "def f():\n    from alembic import op",
+        "from mayfly.migrations import migrate",
+        "from mayfly import migrations",
+        "import mayfly.migrations.portable",
+    ],
+)
+def test_alembic_elsewhere_is_seen(text: str) -> None:
+    """Itself anywhere, and what imports it at module level."""
+    assert len(list(alembic_elsewhere(Source("mayfly/x.py", text)))) == 1
+
+
+@pytest.mark.parametrize("text", ["import pickle", "from pickle import loads", "eval('1')", "x = exec(y)"])
+def test_what_turns_data_into_code_is_seen(text: str) -> None:
+    """However it is written."""
+    assert len(list(dangerous(Source("mayfly/x.py", text)))) == 1

@@ -1,0 +1,63 @@
+"""A database with Mayfly's tables for each test, as Mayfly's own processes and as an application open it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from mayfly.app import App, use_app
+from mayfly.engine import Database
+from mayfly.settings import load_settings
+from tests.database.shelf import Shelf
+from tests.databases import Databases
+
+
+@pytest.fixture(scope="session")
+def shelf(databases: Databases) -> Iterator[Shelf]:
+    """The databases that are used again; see there."""
+    with Shelf(databases) as opened:
+        yield opened
+
+
+@pytest.fixture
+def migrated_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
+    """The URL of a database with Mayfly's tables that looks like new. Hundreds of tests ask for one."""
+    with shelf.like_new(engine_name) as url:
+        yield url
+
+
+@pytest.fixture
+def database(migrated_url: str) -> Iterator[Database]:
+    """As a runner opens it."""
+    opened = Database(migrated_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def rival(migrated_url: str) -> Iterator[Database]:
+    """The same database, as another process has it."""
+    opened = Database(migrated_url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def application(migrated_url: str) -> Engine:
+    """The same database, as an application has it: with its own driver settings and none of ours."""
+    return create_engine(migrated_url, poolclass=NullPool)
+
+
+@pytest.fixture
+def app(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[App]:
+    """What `mayfly.enqueue` works with, on this test's database."""
+    monkeypatch.setenv("DATABASE_URL", migrated_url)
+    monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # handlers are looked for in MAYFLY_HOME too
+    opened = App(load_settings())
+    use_app(opened)
+    yield opened
+    opened.database.close()

@@ -1,0 +1,93 @@
+"""Claims, settlers, runners and sessions for the tests of this floor."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import pytest
+from sqlalchemy import Row, Table, insert, select, text, update
+
+from mayfly import schema
+from mayfly.engine import Database
+from mayfly.fleet.place import Place, Process, this_place, this_process
+from mayfly.fleet.runners import Assignment, add_planned
+from mayfly.job import Job
+from mayfly.jobs.claim import Claimant, claim
+from mayfly.jobs.settle import Settler
+from mayfly.schema import JOBS
+from tests.servers import engine_names
+
+T = TypeVar("T")
+
+CYCLE = 1_777_896_000_000
+
+servers_only = pytest.mark.parametrize(
+    "engine_name", [name for name in engine_names(os.environ) if name != "sqlite"], indirect=True
+)
+mysql_only = pytest.mark.parametrize(
+    "engine_name", [name for name in engine_names(os.environ) if name in ("mariadb", "mysql")], indirect=True
+)
+sqlite_only = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+def make_claimant(database: Database, worker_id: str = "worker-1", **changes: Any) -> Claimant:
+    fields: dict[str, Any] = {"lane": "default", "lease_until": database.clock.now() + timedelta(minutes=1)} | changes
+    return Claimant(worker_id, **fields)
+
+
+def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", **changes: Any) -> list[Job]:
+    """What a runner claims now."""
+    claimant, now = make_claimant(database, worker_id, **changes), database.clock.now()
+    return database.run(lambda connection: claim(connection, JOBS, claimant, size, now))
+
+
+def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
+    return [job.id for job in claim_jobs(database, size, **changes)]
+
+
+def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
+    return Settler(worker_id, cycle_id, counted_as=worker_id)
+
+
+def insert_runner(
+    database: Database,
+    worker_id: str = "worker-1",
+    lane: str = "default",
+    *,
+    place: Place | None = None,
+    process: Process | None = None,
+    lease_seconds: float = 60,
+) -> None:
+    """A runner that nobody has seen end: here and alive, unless told otherwise."""
+    now = database.clock.now()
+    lease_until = now + timedelta(seconds=lease_seconds)
+    assignment = Assignment(worker_id, lane, CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
+    where, who = place or this_place("here"), process or this_process()
+    database.run(lambda connection: add_planned(connection, [assignment], where, who, now))
+
+
+def insert_table_row(database: Database, table: Table, **columns: Any) -> None:
+    database.run(lambda connection: connection.execute(insert(table), [columns]))
+
+
+def change_job(database: Database, job_id: int, **columns: Any) -> None:
+    """As an operator changes a row behind everybody's back."""
+    statement = update(schema.jobs).where(schema.jobs.c.id == job_id).values(**columns)
+    database.run(lambda connection: connection.execute(statement))
+
+
+def rows_of(database: Database, table: Table) -> Sequence[Row[Any]]:
+    ordered = select(table).order_by(*table.primary_key.columns)
+    return database.run(lambda connection: connection.execute(ordered).all())
+
+
+def run_sql(database: Database, statement: str, **parameters: Any) -> None:
+    database.run(lambda connection: connection.execute(text(statement), parameters))
+
+
+def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
+    """All at once; the first error is the test's."""
+    with ThreadPoolExecutor(len(works)) as pool:
+        return [each.result() for each in [pool.submit(work) for work in works]]

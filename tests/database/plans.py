@@ -1,0 +1,81 @@
+"""How a database carries out a statement, told alike for all of them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ClauseElement, Connection
+
+from mayfly.dialect import is_mysql
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was done to the tables of one statement, which was really run where the database can say so."""
+
+    indexes: tuple[str, ...]  # that rows were found by
+    scans: tuple[str, ...]  # tables or indexes that were read from one end to the other
+    sorts: bool
+    rows: int | None  # that were read; SQLite does not tell
+
+
+def explain(connection: Connection, statement: ClauseElement) -> Look:
+    sql = str(statement.compile(connection, compile_kwargs={"literal_binds": True}))
+    if connection.dialect.name == "sqlite":
+        return _of_sqlite([row.detail for row in _run(connection, f"EXPLAIN QUERY PLAN {sql}")])
+    if is_mysql(connection.dialect):
+        return _of_mariadb(json.loads(_run(connection, f"ANALYZE FORMAT=JSON {sql}")[0][0]))
+    return _of_postgres(json.loads(_run(connection, f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")[0][0]))
+
+
+def _run(connection: Connection, sql: str) -> Any:
+    return connection.exec_driver_sql(sql, execution_options={"no_parameters": True}).all()
+
+
+def _of_sqlite(details: list[str]) -> Look:
+    """`SEARCH mayfly_jobs USING INDEX mayfly_jobs_claim (lane=? …)`, or `SCAN mayfly_jobs`."""
+    searches = [detail for detail in details if detail.startswith("SEARCH")]
+    return Look(
+        indexes=tuple(detail.split(" INDEX ")[-1].split()[0] for detail in searches),
+        scans=tuple(detail for detail in details if detail.startswith("SCAN mayfly")),
+        sorts=any("TEMP B-TREE" in detail for detail in details),
+        rows=None,
+    )
+
+
+def _of_mariadb(plan: Any) -> Look:
+    """Each `table` says how it was read, and `r_rows` how many rows that gave, each of `r_loops` times."""
+    tables = [node for node in _nodes(plan) if str(node.get("table_name", "<")).startswith("mayfly")]
+    ranges = ("range", "ref", "const", "eq_ref")
+    return Look(
+        indexes=tuple(node["key"] for node in tables if node["access_type"] in ranges),
+        scans=tuple(node["table_name"] for node in tables if node["access_type"] not in ranges),
+        sorts=any("filesort" in node or "temporary_table" in node for node in _nodes(plan)),
+        rows=round(sum((node["r_rows"] or 0) * node["r_loops"] for node in tables)),
+    )
+
+
+def _of_postgres(plan: Any) -> Look:
+    """An index scan with a condition is a search; without one it reads the whole index."""
+    nodes = [node for node in _nodes(plan) if "Node Type" in node]
+    reads = [node for node in nodes if "Relation Name" in node or "Index Name" in node]
+    searches = [node for node in reads if "Index Cond" in node]
+    removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
+    return Look(
+        indexes=tuple(node["Index Name"] for node in searches),
+        scans=tuple(node["Node Type"] for node in reads if node not in searches),
+        sorts=any("Sort" in node["Node Type"] for node in nodes),
+        rows=sum((node["Actual Rows"] + sum(node.get(key, 0) for key in removed)) * node["Actual Loops"]
+                 for node in searches),
+    )  # fmt: skip
+
+
+def _nodes(plan: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the plan, however deep."""
+    if isinstance(plan, dict):
+        yield plan
+        plan = list(plan.values())
+    if isinstance(plan, list):
+        for each in plan:
+            yield from _nodes(each)

@@ -1,0 +1,179 @@
+"""However many delayed and finished jobs lie around, the hot statements read what they need and nothing else.
+
+200,000 delayed and 200,000 done jobs surround 100 that are due.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import pytest
+from sqlalchemy import ClauseElement, Connection, bindparam, text
+
+from mayfly.dialect import UtcDateTime, has_insert_returning
+from mayfly.engine import Database
+from mayfly.jobs.claim import due_statement
+from mayfly.jobs.count import count_statement, find_lanes, next_lane_statement
+from mayfly.jobs.enqueue import holder_statement
+from mayfly.jobs.prune import finished_statement
+from mayfly.jobs.rescue import processing_statement
+from mayfly.migrations import migrate
+from mayfly.schema import JOBS, NORMAL
+from tests.database.plans import Look, explain
+from tests.databases import Databases
+from tests.servers import engine_names
+
+CROWD = 200_000
+DUE = 100
+
+SEQUENCES = {
+    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {0}) SELECT n FROM s)",
+    "mariadb": "(SELECT seq AS n FROM seq_1_to_{0}) AS s",
+    "postgres": "generate_series(1, {0}) AS s(n)",
+}
+ANALYSE = {"sqlite": "ANALYZE", "mariadb": "ANALYZE TABLE mayfly_jobs", "postgres": "ANALYZE mayfly_jobs"}
+
+
+# Right after a bulk insert a database can only guess what is in the table; later it has statistics.
+STAGES = [
+    (name, stage) for name in engine_names(os.environ) if name in SEQUENCES for stage in ("guessing", "informed")
+]
+
+
+@pytest.fixture(scope="module")
+def crowds(databases: Databases) -> Iterator[Callable[[str], Database]]:
+    """The crowded table of each engine, filled once for both stages."""
+    with ExitStack() as stack:
+
+        @cache
+        def crowd(engine_name: str) -> Database:
+            database = Database(stack.enter_context(databases.fresh(engine_name, migrate)))
+            stack.callback(database.close)
+            fill_all(database, engine_name)
+            return database
+
+        yield crowd
+
+
+@pytest.fixture(scope="module", params=STAGES, ids="-".join)
+def crowded(request: pytest.FixtureRequest, crowds: Callable[[str], Database]) -> Database:
+    engine_name, stage = request.param
+    database = crowds(engine_name)
+    if stage == "informed":
+        database.run(lambda connection: connection.execute(text(ANALYSE[engine_name])))
+    return database
+
+
+def test_a_claim_reads_only_what_it_takes(crowded: Database) -> None:
+    """The claim index as a pure range: no sort, and no row beyond the ten."""
+    look = explained(crowded, lambda now: due_statement(JOBS, "default", NORMAL, 10, now))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
+
+
+def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
+    """The delayed jobs are not even looked at."""
+    look = explained(crowded, lambda now: due_statement(JOBS, "default", NORMAL, 10, now - timedelta(hours=2)))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
+
+
+def test_a_count_reads_only_what_is_due(crowded: Database) -> None:
+    """In both lanes and all priorities, in one statement."""
+    look = explained(crowded, lambda now: count_statement(JOBS, {"default": 1000, "mail": 1000}, now))
+
+    assert look == Look(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=told(crowded, DUE + 1))
+
+
+def test_a_count_stops_at_its_cap(crowded: Database) -> None:
+    """One row beyond says that there are more."""
+    look = explained(crowded, lambda now: count_statement(JOBS, {"default": 20}, now))
+
+    assert look == Look(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=told(crowded, 21))
+
+
+@pytest.mark.parametrize("after", ["", "default", "mail"])
+def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> None:
+    """However many rows lie between. MariaDB answers from the index before there is anything to read."""
+    look = explained(crowded, lambda _now: next_lane_statement(JOBS, after))
+
+    assert (look.scans, look.sorts) == ((), False)
+    assert (look.rows or 0) <= 1
+
+
+def test_the_lanes_are_found(crowded: Database) -> None:
+    """Those that have any rows, in order."""
+    assert crowded.read(lambda connection: find_lanes(connection, JOBS)) == ["default", "mail"]
+
+
+def test_what_is_being_processed_is_found_without_a_scan(crowded: Database) -> None:
+    """Rescue reads the jobs that somebody holds, and no others."""
+    look = explained(crowded, lambda _now: processing_statement(JOBS, "default"))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, DUE))
+
+
+def test_the_holder_of_a_key_is_found_without_a_scan(crowded: Database) -> None:
+    """The unique key is an index, not a query."""
+    if not has_insert_returning(crowded.engine.dialect):
+        pytest.skip("here the INSERT itself says who holds the key")
+
+    look = explained(crowded, lambda _now: holder_statement(JOBS, "some key"))
+
+    assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
+
+
+def test_a_slice_to_prune_is_read_in_order(crowded: Database) -> None:
+    """500 of 200,000, the oldest first, along the claim index."""
+    week_ago = timedelta(days=7)
+
+    look = explained(crowded, lambda now: finished_statement(JOBS, "default", "done", NORMAL, now - week_ago))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 500))
+
+
+def explained(database: Database, statement: Callable[[datetime], ClauseElement]) -> Look:
+    now = database.clock.now()
+    return database.run(lambda connection: explain(connection, statement(now)))
+
+
+def told(database: Database, rows: int) -> int | None:
+    """SQLite does not say how many rows it read; its plan says that it was a range."""
+    return None if product(database) == "sqlite" else rows
+
+
+def product(database: Database) -> str:
+    return {"mysql": "mariadb", "postgresql": "postgres"}.get(database.engine.name, database.engine.name)
+
+
+def fill_all(database: Database, engine_name: str) -> None:
+    now = database.clock.now()
+    fill(database, engine_name, CROWD, "pending", now + timedelta(hours=1))
+    fill(database, engine_name, CROWD, "done", now - timedelta(days=30))
+    fill(database, engine_name, DUE, "pending", now - timedelta(hours=1))
+    fill(database, engine_name, DUE, "processing", now - timedelta(hours=1))
+    fill(database, engine_name, 1, "pending", now - timedelta(hours=1), lane="mail")
+
+
+def fill(
+    database: Database, engine_name: str, count: int, status: str, latest: datetime, lane: str = "default"
+) -> None:
+    """Many jobs in one statement: a millisecond apart, the last one at the given time."""
+    shifted = {
+        "sqlite": "strftime('%Y-%m-%d %H:%M:%f000', :latest, '-' || (n / 1000.0) || ' seconds')",
+        "mariadb": ":latest - INTERVAL n * 1000 MICROSECOND",
+        "postgres": ":latest - n * interval '1 millisecond'",
+    }[engine_name].replace("%H:%M:%f", r"%H\:%M\:%f")  # fmt: skip
+    statement = text(
+        "INSERT INTO mayfly_jobs (type, payload, lane, status, run_at, finished_at)"
+        f" SELECT 'noop', '{{}}', :lane, :status, {shifted}, :finished FROM {SEQUENCES[engine_name].format(count)}"
+    ).bindparams(bindparam("latest", type_=UtcDateTime()), bindparam("finished", type_=UtcDateTime()))
+    values = {"lane": lane, "status": status, "latest": latest, "finished": latest if status == "done" else None}
+
+    def insert(connection: Connection) -> Any:
+        return connection.execute(statement, values)
+
+    database.run(insert)

@@ -1,0 +1,228 @@
+"""Migrations: the same tables everywhere, whoever runs them, how often, at once, or killed in the middle."""
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, Inspector, String, create_engine, inspect
+from sqlalchemy.event import listen
+from sqlalchemy.pool import NullPool
+
+import mayfly.migrations
+from mayfly import schema
+from mayfly.dialect import is_mysql
+from mayfly.engine import Database
+from mayfly.errors import SchemaNewer
+from mayfly.migrations import migrate, migration_sql
+from mayfly.version import require_version
+from tests.database.factories import claim_ids, run_sql
+from tests.factories import insert_row
+
+FORK = multiprocessing.get_context("fork")  # Mayfly is imported already, so a child is at work at once
+
+
+def test_the_first_migration_comes_from_nothing(database_url: str) -> None:
+    """The versions before and after are told."""
+    versions = migrate(database_url)
+
+    assert versions == (None, schema.VERSION)
+
+
+def test_migrating_again_changes_nothing(migrated_url: str) -> None:
+    """It says that the version was there already, and the tables are as they were."""
+    before = shape_of(migrated_url)
+
+    versions = migrate(migrated_url)
+
+    assert versions == (schema.VERSION, schema.VERSION)
+    assert shape_of(migrated_url) == before
+
+
+def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: str) -> None:
+    """Run again while the tables are in use, it costs nobody a job."""
+    job = insert_row(database)
+
+    migrate(migrated_url)
+
+    assert claim_ids(database) == [job]
+
+
+def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None:
+    """One of them does it, the others wait and find it done."""
+    with started(migrate_together, database_url, processes=3) as answers:
+        versions = [answers.get(timeout=30) for _ in range(3)]
+
+    assert sorted(versions, key=str) == [("0001", "0001"), ("0001", "0001"), (None, "0001")]
+    assert shape_of(database_url) == shape_of(migrated_url)
+
+
+def test_a_database_newer_than_the_code_is_refused(database: Database, migrated_url: str) -> None:
+    """An old release must not write into tables it does not know."""
+    run_sql(database, "UPDATE mayfly_version SET version_num = '9999'")
+
+    with pytest.raises(SchemaNewer, match="9999"):
+        migrate(migrated_url)
+
+
+def test_a_migration_killed_in_the_middle_is_completed_by_the_next(database_url: str, migrated_url: str) -> None:
+    """Wherever it was killed: MariaDB keeps each table and index that was made, the others none."""
+    for statement in range(1, 60, 6):
+        die_before(database_url, statement)
+
+    migrate(database_url)
+
+    assert shape_of(database_url) == shape_of(migrated_url)
+    assert contents_of(database_url) == contents_of(migrated_url)
+
+
+def test_the_printed_statements_make_the_same_tables(
+    database_url: str, migrated_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For somebody who may not let programs change tables; Mayfly then finds them complete."""
+    migration_sql(database_url)
+    run_script(database_url, capsys.readouterr().out)
+
+    assert shape_of(database_url) == shape_of(migrated_url)
+    assert contents_of(database_url) == contents_of(migrated_url)
+    assert migrate(database_url) == (schema.VERSION, schema.VERSION)
+
+
+def test_the_tables_have_the_columns_that_queries_name(migrated_url: str) -> None:
+    """In the same order and no other, but for the column that stands in for a partial index."""
+    found = {
+        table: [column["name"] for column in columns if column["name"] != "live_key"]
+        for table, columns in columns_of(migrated_url).items()
+        if table != schema.VERSION_TABLE
+    }
+
+    assert found == {table.name: [column.name for column in table.columns] for table in schema.metadata.sorted_tables}
+
+
+def test_texts_have_the_length_that_queries_know(migrated_url: str) -> None:
+    """What passes our own door fits the column."""
+    known = {
+        (table.name, column.name): column.type.length
+        for table in schema.metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, String)
+    }
+
+    found = {
+        (table, column["name"]): getattr(column["type"], "length", None)
+        for table, columns in columns_of(migrated_url).items()
+        for column in columns
+    }
+
+    assert {key: found[key] for key in known} == known
+
+
+def test_the_version_that_code_expects_is_the_newest_migration() -> None:
+    """Who adds a migration and forgets VERSION learns it here."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(mayfly.migrations.__file__).parent))
+
+    newest = ScriptDirectory.from_config(config).get_current_head()
+
+    assert newest == schema.VERSION
+
+
+def test_a_migrated_database_is_worked_with(database: Database) -> None:
+    """The check of every cycle has nothing to say."""
+    database.read(require_version)
+
+
+# --- processes --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(work: Any, url: str, processes: int) -> Iterator[Any]:
+    answers = FORK.Queue()
+    barrier = FORK.Barrier(processes)
+    running = [FORK.Process(target=work, args=(url, barrier, answers)) for _ in range(processes)]
+    for each in running:
+        each.start()
+    yield answers
+    for each in running:
+        each.join()
+
+
+def migrate_together(url: str, barrier: Barrier, answers: Any) -> None:
+    barrier.wait()
+    answers.put(migrate(url))
+
+
+def die_before(url: str, statement: int) -> None:
+    """Migrate in a process that is killed before it sends that statement."""
+    child = FORK.Process(target=migrate_until, args=(url, statement))
+    child.start()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL)
+
+
+def migrate_until(url: str, statement: int) -> None:
+    sent = 0
+
+    def count(*_: object) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    listen(Engine, "before_cursor_execute", count)
+    migrate(url)
+
+
+# --- what is in a database --------------------------------------------------------------------------------
+
+
+def columns_of(url: str) -> dict[str, list[Any]]:
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        inspector = inspect(connection)
+        return {table: inspector.get_columns(table) for table in inspector.get_table_names()}
+
+
+def shape_of(url: str) -> dict[str, Any]:
+    """Tables with all that makes them: columns, types, defaults, keys, indexes and checks."""
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        inspector = inspect(connection)
+        return {table: shape_of_table(inspector, table) for table in inspector.get_table_names()}
+
+
+def shape_of_table(inspector: Inspector, table: str) -> dict[str, Any]:
+    return {
+        "columns": told(inspector.get_columns(table)),
+        "key": inspector.get_pk_constraint(table),
+        "indexes": sorted(told(inspector.get_indexes(table))),
+        "checks": sorted(told(inspector.get_check_constraints(table))),
+        "options": inspector.get_table_options(table) if is_mysql(inspector.dialect) else None,
+    }
+
+
+def told(found: Iterable[Any]) -> list[str]:
+    """Types and conditions are objects that equal nothing but themselves; their texts can be compared."""
+    return [json.dumps(each, default=lambda value: str(value), sort_keys=True) for each in found]
+
+
+def contents_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        return {
+            table: [tuple(row) for row in connection.exec_driver_sql(f"SELECT * FROM {table}")]
+            for table in sorted(inspect(connection).get_table_names())
+        }
+
+
+def run_script(url: str, script: str) -> None:
+    """As `psql -f`, `mariadb <` and `sqlite3 <` do: statement by statement."""
+    with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
+        for statement in script.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})

@@ -1,0 +1,147 @@
+"""`--dry-run` prints the plan and touches nothing; `--lane` and wrong usage of the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from mayfly.dialect import embedded_file
+from mayfly.schema import metadata
+from tests.process.installation import Installation
+
+
+def test_a_dry_run_prints_the_plan_and_changes_nothing(installation: Installation) -> None:
+    """Every lane with its figures and what cut them; no row, no file and no log is different afterwards."""
+    installation.enqueue("noop", count=1)
+    installation.enqueue("noop", count=60, lane="mail")
+    installation.enqueue("noop", count=7, lane="outside")
+    before = contents(installation), sizes(installation)
+
+    shown = installation.dispatch("--dry-run", HOST_MAX_WORKERS="3", LANES__OUTSIDE__EXTERNAL="true")
+
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert [line.split(maxsplit=5) for line in shown.stdout.splitlines()[:4]] == [
+        ["lane", "pending", "running", "wanted", "planned", "cut by"],
+        ["default", "1", "0", "1", "1", "-"],
+        ["mail", "60", "0", "5", "2", "max_workers 5, host slots 3"],
+        ["outside", "7", "0", "0", "0", "external"],
+    ]
+    assert shown.stdout.splitlines()[-1] == "Pending jobs: 68. Runners planned: 3. Nothing was changed."
+    assert (contents(installation), sizes(installation)) == before
+
+
+def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
+    """Beside a running cycle the plan takes off its runners."""
+    embedded.enqueue("latch")
+    running = embedded.start("dispatcher")
+    embedded.wait_for_latch()
+    embedded.enqueue("noop", count=6)
+
+    shown = embedded.dispatch("--dry-run", "--json")
+
+    assert json.loads(shown.stdout) == {
+        "pending": "6",
+        "runners": 1,
+        "lanes": [
+            {
+                "lane": "default",
+                "pending": 6,
+                "pending_is_capped": False,
+                "running": 1,
+                "wanted": 2,
+                "planned": 1,
+                "cuts": ["1 already running"],
+            }
+        ],
+    }
+    embedded.release_latch()
+    running.communicate()
+
+
+@pytest.mark.parametrize("is_empty_file", [False, True])
+def test_a_dry_run_creates_no_database(embedded: Installation, is_empty_file: bool) -> None:
+    """Where there is no SQLite file yet, or an empty one, it says so, plans nothing, and leaves it at that."""
+    database = embedded.home / "mayfly.db"
+    if is_empty_file:
+        database.touch()
+
+    shown = embedded.dispatch("--dry-run", "--json")
+
+    assert shown.returncode == 0
+    assert shown.stderr.startswith(f"There is no database at {database} yet; nothing is pending.")
+    assert json.loads(shown.stdout) == {"pending": "0", "runners": 0, "lanes": []}
+    assert sizes(embedded) == ({database: 0} if is_empty_file else {})
+
+
+def test_only_the_named_lanes_are_served(embedded: Installation) -> None:
+    """`--lane` may be repeated; the other lanes wait."""
+    for lane in ("first", "second", "third"):
+        embedded.enqueue("noop", lane=lane)
+
+    cycle = embedded.dispatch("--lane", "first", "--lane", "third")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    done = embedded.rows("SELECT lane FROM mayfly_jobs WHERE status = 'done' ORDER BY lane")
+    assert [row.lane for row in done] == ["first", "third"]
+
+
+def test_a_lane_with_settings_and_no_jobs_is_known(embedded: Installation) -> None:
+    """A lane need not have work to be named."""
+    embedded.enqueue("noop")
+
+    cycle = embedded.dispatch("--lane", "mail", LANES__MAIL__MAX_WORKERS="2")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert embedded.statuses() == {"pending": 1}
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",)])
+def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tuple[str, ...]) -> None:
+    """A misspelled lane is wrong usage, with the nearest name; it would do nothing every minute."""
+    embedded.enqueue("noop", lane="send_email")
+
+    refused = embedded.dispatch("--lane", "send_mail", *options)
+
+    assert (refused.returncode, refused.stdout) == (64, "")
+    assert refused.stderr == (
+        "No lane 'send_mail': it has neither jobs nor settings. Did you mean 'send_email'?\n"
+    )
+    assert embedded.statuses() == {"pending": 1}
+
+
+@pytest.mark.parametrize(
+    ("module", "options", "complaint"),
+    [
+        ("dispatcher", ("--json",), "--json goes with --dry-run."),
+        ("dispatcher", ("--dryrun",), "No such option"),
+        ("dispatcher", ("--lane",), "requires an argument"),
+        ("dispatcher", ("now",), "unexpected extra argument"),
+        ("runner", ("--lanes", "x"), "No such option"),
+    ],
+)
+def test_wrong_usage_is_no_timeout(
+    embedded: Installation, module: str, options: tuple[str, ...], complaint: str
+) -> None:
+    """click's own exit code 2 would look like a timeout: it is 64, and nothing has been done."""
+    refused = embedded.run(module, *options)
+
+    assert (refused.returncode, refused.stdout) == (64, "")
+    assert complaint in refused.stderr
+    assert sizes(embedded) == {}
+
+
+def contents(installation: Installation) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table."""
+    tables = metadata.sorted_tables
+    found = {table.name: [tuple(row) for row in installation.rows(select(table))] for table in tables}
+    installation.database.close()  # and with it the files that SQLite keeps beside an open database
+    return found
+
+
+def sizes(installation: Installation) -> dict[Path, int]:
+    """Every file of the installation, and beside its database."""
+    database = embedded_file(installation.url)
+    places = [installation.home, database.parent if database else installation.home]
+    return {path: path.stat().st_size for place in places for path in place.rglob("*")}

@@ -1,0 +1,80 @@
+"""Types that nobody knows, and modules that cannot be imported: a broken deploy must not kill jobs."""
+
+import pytest
+from sqlalchemy import select
+
+from mayfly.schema import attempts, runners
+from tests.process.installation import Installation
+
+
+def test_a_type_that_nobody_knows_is_retried_and_then_dead(installation: Installation) -> None:
+    """A rolling deploy may bring its handler; after the last attempt the reason names the nearest type."""
+    job_id = installation.enqueue("sleeep", priority=0, max_attempts=2)[0]
+    installation.enqueue("sleep", '{"seconds": 0.1}', count=6)  # keeps a runner there until it is due again
+
+    cycle = installation.dispatch(BATCH_SIZE="1", MAX_WORKERS="1", BACKOFF_BASE="0.001")
+
+    job = installation.job(job_id)
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert (job.status, job.attempts) == ("dead", 2)
+    assert job.last_error == "no handler for type 'sleeep'; did you mean 'sleep'?"
+    assert [each.outcome for each in installation.rows(select(attempts))] == ["failed", "failed"]
+    assert installation.log.count("no handler for type 'sleeep'") == 2
+
+
+BREAKAGES = {
+    "import": "import no_such_module",
+    "syntax": "def broken(:",
+    "exit": "raise SystemExit(0)",
+    "duplicate": "from mayfly import handler\n@handler('noop')\ndef mine(job): ...",
+}
+
+
+@pytest.mark.parametrize("source", BREAKAGES.values(), ids=BREAKAGES)
+def test_a_broken_module_costs_no_job_an_attempt(embedded: Installation, source: str) -> None:
+    """While a module cannot be imported, unknown jobs are given back; known ones and other lanes go on."""
+    (embedded.home / "billing.py").write_text(source)
+    invoice = embedded.enqueue("invoice", lane="billing")[0]
+    mate = embedded.enqueue("noop", lane="billing")[0]
+    others = embedded.enqueue("noop", count=3)
+
+    cycle = embedded.dispatch(HANDLERS="handlers,billing")
+
+    job = embedded.job(invoice)
+    assert (job.status, job.attempts, job.claims) == ("pending", 0, 1)
+    assert {embedded.job(each).status for each in [mate, *others]} == {"done"}
+    assert {each.lane: (each.ending, each.exit_code) for each in embedded.rows(select(runners))} == {
+        "billing": ("error", 1),
+        "default": ("ok", 0),
+    }
+    assert (cycle.returncode, cycle.stdout) == (1, "")
+    assert "Runners: 2 started, of which 1 error." in cycle.stderr
+    assert "ERROR: Handler module billing cannot be imported: " in embedded.log
+    assert "failed with code 1" in embedded.log
+
+
+def test_the_deploy_that_is_repaired_finds_its_jobs(embedded: Installation) -> None:
+    """The cycle after the repair runs what was given back, with all its attempts."""
+    module = embedded.home / "billing.py"
+    module.write_text("import no_such_module")
+    invoice = embedded.enqueue("invoice")[0]
+    embedded.dispatch(HANDLERS="handlers,billing")
+    module.write_text("from mayfly import handler\n@handler('invoice')\ndef invoice(job): return 'sent'\n")
+
+    cycle = embedded.dispatch(HANDLERS="handlers,billing")
+
+    job = embedded.job(invoice)
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert (job.status, job.attempts, job.result) == ("done", 1, '"sent"')
+
+
+def test_a_payload_from_plain_sql_that_fits_nothing_is_dead_at_once(installation: Installation) -> None:
+    """Trying again cannot help: one attempt, the reason in the row, and the value itself in no log."""
+    installation.execute("""INSERT INTO mayfly_jobs (type, payload) VALUES ('sleep', '{"seconds": "till-dawn"}')""")
+
+    cycle = installation.dispatch()
+
+    job = installation.job(1)
+    assert (cycle.returncode, job.status, job.attempts) == (0, "dead", 1)
+    assert job.last_error.startswith("the payload does not fit handlers.samples.sleep: seconds: Input should be")
+    assert "till-dawn" not in installation.log + job.last_error

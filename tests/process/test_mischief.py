@@ -1,0 +1,298 @@
+"""Handlers that misbehave: the cycle ends in time, the right job pays, and nobody else does."""
+
+import time
+from collections.abc import Sequence
+from subprocess import CompletedProcess
+
+from tests.process.installation import Installation
+
+SOON = {"BACKOFF_BASE": "0.05"}
+
+
+def mates(installation: Installation, lane: str, count: int = 2) -> list[int]:
+    return installation.enqueue("noop", lane=lane, count=count)
+
+
+def assert_unharmed(installation: Installation, ids: Sequence[int]) -> None:
+    """Done at the first attempt."""
+    for job_id in ids:
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.crashes, job.interruptions) == ("done", 1, 0, 0), job
+
+
+def assert_no_process_left(installation: Installation) -> None:
+    assert [each.cmdline() for each in installation.processes()] == []
+
+
+# --- time -------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Installation) -> None:
+    """One that had the whole window has spent an attempt; one that came late comes again, three times."""
+    whole = installation.enqueue("tidy", lane="whole")[0]
+    before = installation.enqueue("ledger", '{"seconds": 2}', lane="late")
+    late = installation.enqueue("oversleep", lane="late")[0]
+    behind = mates(installation, "late")
+    before += installation.enqueue("ledger", '{"seconds": 2}', lane="fourth")
+    fourth = installation.enqueue("oversleep", lane="fourth", interruptions=3)[0]
+    others = mates(installation, "other")
+    started = time.monotonic()
+
+    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
+
+    assert (cycle.returncode, cycle.stdout) == (2, "")
+    assert "ended with code 2" in cycle.stderr
+    assert time.monotonic() - started < 7
+    job = installation.job(whole)
+    assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
+    assert job.last_error.startswith("timed out after ")
+    job = installation.job(late)
+    assert (job.status, job.attempts, job.interruptions, job.last_error) == ("pending", 0, 1, None)
+    job = installation.job(fourth)
+    assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 3)
+    assert job.last_error.startswith("timed out after ")
+    assert_unharmed(installation, before + others)
+    released = [installation.job(job_id) for job_id in behind]
+    assert [(job.status, job.attempts, job.interruptions) for job in released] == [("pending", 0, 0)] * 2
+    assert f"Time is up: interrupted job {whole} (tidy)" in installation.log
+    assert "Exceeded" not in installation.log, "the dispatcher's guard had nothing to do"
+
+
+def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installation) -> None:
+    """Its runner goes on with the next job, and ends with 0: a job's failure is not the process's."""
+    limited = installation.enqueue("limited")[0]
+    behind = mates(installation, "default")
+
+    cycle = installation.dispatch()
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    job = installation.job(limited)
+    assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
+    assert job.last_error.startswith("timed out after 1.")
+    assert_unharmed(installation, behind)
+    assert installation.rows("SELECT COUNT(*) FROM mayfly_runners") == [(1,)]
+
+
+def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installation) -> None:
+    """Deaf to signals, or blocked in C with the GIL: it is ended from C, its traceback is kept, its mates go back."""
+    deaf, deafs_mates = installation.enqueue("deaf", lane="deaf")[0], mates(installation, "deaf")
+    blocked, blockeds_mates = installation.enqueue("blocked", lane="blocked")[0], mates(installation, "blocked")
+    others = mates(installation, "other")
+    started = time.monotonic()
+
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
+
+    assert cycle.returncode == 2
+    assert time.monotonic() - started < 7
+    for job_id in (deaf, blocked):
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
+        assert job.last_error.startswith("timed out after ")
+    for job_id in deafs_mates + blockeds_mates:
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.crashes, job.suspect) == ("pending", 0, 0, 0)
+    assert_unharmed(installation, others)
+    assert "printed: Timeout (" in installation.log
+    assert "in deaf" in installation.log
+    assert "in blocked" in installation.log
+    assert "Exceeded" not in installation.log
+    assert_no_process_left(installation)
+
+
+def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> None:
+    """Even a runner that was stopped, and so cannot end itself, is gone when the dispatcher is."""
+    stopped = installation.enqueue("stopped", lane="stopped")[0]
+    others = mates(installation, "other")
+    started = time.monotonic()
+
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="3")
+
+    assert cycle.returncode == 2
+    assert time.monotonic() - started < 7
+    job = installation.job(stopped)
+    assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
+    assert job.last_error.startswith("timed out after ")
+    assert_unharmed(installation, others)
+    assert "Exceeded 3s timeout: ending 1 workers" in installation.log
+    assert_no_process_left(installation)
+
+
+# --- processes --------------------------------------------------------------------------------------------
+
+
+def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
+    """Neither one that ignores SIGTERM nor one that left for a session of its own outlives the cycle."""
+    parent = installation.enqueue("parent", lane="parent")[0]
+    stubborn = installation.enqueue("stubborn_parent", lane="stubborn")[0]
+    daemonised = installation.enqueue("daemonise", lane="daemon") + mates(installation, "daemon")
+
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
+
+    assert cycle.returncode == 2
+    assert_no_process_left(installation)
+    for job_id in (parent, stubborn):
+        job = installation.job(job_id)
+        assert (job.status, job.crashes) == ("pending", 0)
+    assert installation.job(stubborn).last_error.startswith("timed out after ")
+    assert_unharmed(installation, daemonised)
+
+
+def test_a_handler_may_use_processes(embedded: Installation) -> None:
+    """A pool of the standard library is ended by SIGTERM; its processes must not take that for the runner's."""
+    pooled = embedded.enqueue("pooled")[0]
+
+    cycle = embedded.dispatch(WORKER_TIMEOUT="5", DISPATCH_TIMEOUT="8")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert (embedded.job(pooled).status, embedded.job(pooled).result) == ("done", "[1,2]")
+
+
+# --- crashes ----------------------------------------------------------------------------------------------
+
+CRASHES = {
+    '{"how": "exit", "code": 0}': "the runner exited with code 0 in the middle of the job, peak memory ",
+    '{"how": "segfault"}': "the runner was killed by signal 11 (SIGSEGV), peak memory ",
+    '{"how": "kill"}': "the runner was killed by signal 9 (SIGKILL), peak memory ",
+}
+
+
+def test_a_handler_that_ends_its_process_is_dead_after_three_times(installation: Installation) -> None:
+    """Each time in a runner of its own, without an attempt spent; its mates lose nothing, nor do other lanes."""
+    crashing = {
+        installation.enqueue("crash", payload, lane=f"crash-{number}")[0]: reason
+        for number, (payload, reason) in enumerate(CRASHES.items())
+    }
+    others = [job_id for number in range(len(CRASHES)) for job_id in mates(installation, f"crash-{number}", count=4)]
+    others += mates(installation, "other")
+
+    cycles = cycles_until_settled(installation, **SOON)
+
+    assert {cycle.returncode for cycle in cycles[:-1]} == {1}
+    for job_id, reason in crashing.items():
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.crashes, job.claims) == ("dead", 0, 3, 3)
+        assert job.last_error.startswith(f"crashed 3 times, at last: {reason}")
+        assert alone(installation, job_id)
+    assert_unharmed(installation, others)
+    assert_no_process_left(installation)
+
+
+def test_a_handler_that_takes_all_memory_is_ended(installation: Installation) -> None:
+    """Above WORKER_MEMORY its runner is killed, and the reason says so."""
+    glutton = installation.enqueue("glutton", lane="glutton")[0]
+    behind, others = mates(installation, "glutton"), mates(installation, "other")
+
+    cycles = cycles_until_settled(installation, WORKER_MEMORY="150M", **SOON)
+
+    assert cycles[0].returncode == 1
+    job = installation.job(glutton)
+    assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
+    assert "at last: its memory grew above WORKER_MEMORY and the runner was killed, peak memory " in job.last_error
+    assert_unharmed(installation, behind + others)
+    assert "above WORKER_MEMORY 150 MB: killing it" in installation.log
+
+
+def cycles_until_settled(installation: Installation, **settings: str) -> list[CompletedProcess[str]]:
+    """One minute after the other, as cron would, until nothing is left to do."""
+    cycles = []
+    while not cycles or not installation.statuses().keys() <= {"done", "dead"}:
+        cycles.append(installation.dispatch(**settings))
+        assert len(cycles) < 10, installation.log
+    return cycles
+
+
+def alone(installation: Installation, job_id: int) -> bool:
+    """Whether the job's second and third runners ran nothing else."""
+    attempts = installation.rows("SELECT worker_id FROM mayfly_attempts WHERE job_id = :id ORDER BY id", id=job_id)
+    runners = [
+        installation.rows("SELECT * FROM mayfly_runners WHERE worker_id = :id", id=each.worker_id)[0]
+        for each in attempts
+    ]
+    return [(each.jobs_done, each.jobs_failed, each.ending) for each in runners][1:] == [(0, 0, "crash")] * 2
+
+
+# --- what is raised and printed ---------------------------------------------------------------------------
+
+
+def test_whatever_a_handler_raises_is_its_jobs_failure(installation: Installation) -> None:
+    """SystemExit, KeyboardInterrupt, a text that no database takes: the runner goes on, and the reason is kept."""
+    reasons = {
+        "quitter": "SystemExit: 3",
+        "interrupting": "KeyboardInterrupt",
+        "unprintable": r"ValueError: NUL \x00, an astronaut 🚀, a lone surrogate \ud800",
+    }
+    failing = {installation.enqueue(type_name)[0]: reason for type_name, reason in reasons.items()}
+    behind = mates(installation, "default")
+
+    cycle = installation.dispatch()
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    for job_id, reason in failing.items():
+        job = installation.job(job_id)
+        assert (job.status, job.attempts) == ("pending", 1)
+        assert job.last_error.partition("\n")[0] == reason
+    assert_unharmed(installation, behind)
+
+
+def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
+    """Ten megabytes are kept to a few pages, the rest is counted; nobody waits for a full pipe."""
+    chatter = embedded.enqueue("chatter") + mates(embedded, "default")
+    started = time.monotonic()
+
+    cycle = embedded.dispatch()
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert time.monotonic() - started < 10
+    assert_unharmed(embedded, chatter)
+    assert "bytes more, which were dropped" in embedded.log
+    assert 64 << 10 < len(embedded.log) < 128 << 10
+
+
+def test_a_handler_that_prints_for_ever_is_ended_in_time(embedded: Installation) -> None:
+    """A pipe that is never empty does not keep the dispatcher from its other work."""
+    torrent = embedded.enqueue("torrent", lane="torrent")[0]
+    others = embedded.enqueue("limited", lane="other")
+    started = time.monotonic()
+
+    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="5")
+
+    assert cycle.returncode == 2
+    assert time.monotonic() - started < 8
+    assert embedded.job(torrent).status == "pending"
+    assert embedded.job(others[0]).last_error.startswith("timed out after 1.")
+    assert len(embedded.log) < 256 << 10
+    assert_no_process_left(embedded)
+
+
+# --- modules ----------------------------------------------------------------------------------------------
+
+
+def test_a_broken_module_kills_no_job(installation: Installation) -> None:
+    """While a module cannot be imported, its types are given back and the runner ends with 1; others are done."""
+    (installation.home / "broken_deploy.py").write_text("raise RuntimeError('half a deploy')\n")
+    unknown = installation.enqueue("only_in_there", lane="broken", count=2)
+    known, others = mates(installation, "broken"), mates(installation, "other")
+
+    cycle = installation.dispatch(HANDLERS="handlers,broken_deploy")
+
+    assert cycle.returncode == 1
+    for job_id in unknown:
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.last_error) == ("pending", 0, None)
+    assert_unharmed(installation, known + others)
+    assert "Handler module broken_deploy cannot be imported: RuntimeError: half a deploy" in installation.log
+    assert installation.rows("SELECT COUNT(*) FROM mayfly_runners WHERE lane = 'broken'") == [(1,)]
+
+
+def test_a_module_that_ends_the_process_kills_no_job(installation: Installation) -> None:
+    """A crash before anything was claimed accuses nobody, and is not tried again within the minute."""
+    (installation.home / "deadly_import.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
+    waiting = mates(installation, "default")
+
+    cycle = installation.dispatch(HANDLERS="handlers,deadly_import", WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="6")
+
+    assert cycle.returncode == 1
+    for job_id in waiting:
+        job = installation.job(job_id)
+        assert (job.status, job.attempts, job.crashes, job.suspect) == ("pending", 0, 0, 0)
+    assert installation.rows("SELECT COUNT(*) FROM mayfly_runners") == [(1,)]

@@ -1,0 +1,88 @@
+"""job.transaction(): what a handler writes there and its job's outcome are one commit, or none."""
+
+import pytest
+
+from mayfly import jsontext
+from tests.process.installation import Installation
+
+LEDGER = "CREATE TABLE test_ledger (job_id BIGINT PRIMARY KEY)"
+
+
+@pytest.fixture
+def ledger(installation: Installation) -> Installation:
+    """An installation whose database also has a table of the application's."""
+    installation.execute(LEDGER)
+    return installation
+
+
+def test_a_handlers_rows_commit_with_its_job(ledger: Installation) -> None:
+    """The row, the job that was enqueued in the block, the result and `done` are there together."""
+    job_id = ledger.enqueue("book_and_breed")[0]
+
+    cycle = ledger.dispatch()
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    job = ledger.job(job_id)
+    assert (job.status, jsontext.decode(job.result)) == ("done", {"booked": job_id})
+    assert ledger.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
+    assert children_of(ledger, job_id) == ["pending"]
+
+
+def test_a_handlers_rows_go_with_its_failure(ledger: Installation) -> None:
+    """However the handler ends, no row of it stays without a `done`; and a batch mate is not harmed."""
+    endings = {
+        "book_then_fail": ("pending", 1, "RuntimeError: failed within the block"),
+        "book_then_fail_later": ("pending", 1, "RuntimeError: failed after the block"),
+        "book_then_snooze": ("pending", 0, None),
+        "book_then_miss": ("pending", 1, "no_such_table"),
+        "booked": ("done", 1, None),
+    }
+    ids = {type_name: ledger.enqueue(type_name)[0] for type_name in endings}
+
+    cycle = ledger.dispatch(MAX_WORKERS="1")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    for type_name, (status, attempts, reason) in endings.items():
+        job = ledger.job(ids[type_name])
+        assert (type_name, job.status, job.attempts) == (type_name, status, attempts)
+        assert (reason or "") in (job.last_error or "")
+    assert ledger.rows("SELECT job_id FROM test_ledger") == [(ids["booked"],)]
+    assert children_of(ledger, ids["book_then_fail"]) == []
+
+
+def test_a_transaction_that_cannot_commit_is_the_jobs_failure(ledger: Installation) -> None:
+    """A handler that broke its own transaction fails alone: its runner goes on with the next job."""
+    broken = ledger.enqueue("book_and_commit")[0]
+    mate = ledger.enqueue("noop")[0]
+
+    cycle = ledger.dispatch(MAX_WORKERS="1")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert (ledger.job(broken).status, ledger.job(broken).attempts) == ("pending", 1)
+    assert "closed transaction" in ledger.job(broken).last_error
+    assert ledger.job(mate).status == "done"
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+def test_what_fails_at_commit_is_the_jobs_failure(ledger: Installation) -> None:
+    """A deferred constraint, or an error the handler swallowed: PostgreSQL then commits nothing."""
+    ledger.execute(
+        "CREATE TABLE test_child (parent_id BIGINT REFERENCES test_ledger (job_id) DEFERRABLE INITIALLY DEFERRED)"
+    )
+    orphan, swallowed = ledger.enqueue("book_an_orphan")[0], ledger.enqueue("book_twice")[0]
+    mate = ledger.enqueue("noop")[0]
+
+    cycle = ledger.dispatch(MAX_WORKERS="1")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert (ledger.job(orphan).status, ledger.job(orphan).attempts) == ("pending", 1)
+    assert "foreign key" in ledger.job(orphan).last_error
+    assert (ledger.job(swallowed).status, ledger.job(swallowed).attempts) == ("pending", 1)
+    assert "transaction is aborted" in ledger.job(swallowed).last_error
+    assert ledger.rows("SELECT job_id FROM test_ledger") == []
+    assert ledger.job(mate).status == "done"
+
+
+def children_of(installation: Installation, job_id: int) -> list[str]:
+    found = installation.rows("SELECT status FROM mayfly_jobs WHERE group_key = :key", key=f"child of {job_id}")
+    return [row.status for row in found]

@@ -1,0 +1,230 @@
+"""What a cycle came to: its exit code, its lines, its row, and the mail when something is wrong."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dispatcher.endings import Ending
+from dispatcher.summary import (
+    RunnerEnd,
+    Summary,
+    cycle_row,
+    lane_figures,
+    summary_lines,
+    trouble_paragraph,
+)
+from mayfly import exits
+from mayfly.schema import cycles
+from mayfly.tally import Count
+
+
+def make_summary(*endings: Ending, **changes: Any) -> Summary:
+    """A cycle whose runners, all of one lane, lived a second each."""
+    fields: dict[str, Any] = {
+        "cycle_id": 7,
+        "pending": "23",
+        "planned": len(endings),
+        "ends": [RunnerEnd("default", ending, 1000) for ending in endings],
+        "duration_ms": 8300,
+    }
+    return Summary(**fields | changes)
+
+
+OK, ERROR, TIMEOUT, CRASH = Ending.OK, Ending.ERROR, Ending.TIMEOUT, Ending.CRASH
+some_endings = st.lists(st.sampled_from(Ending), max_size=6)
+
+
+# --- the exit code ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("summary", "code"),
+    [
+        (make_summary(), exits.SUCCESS),
+        (make_summary(OK, OK), exits.SUCCESS),
+        (make_summary(OK, ERROR), exits.ERROR),
+        (make_summary(OK, CRASH), exits.ERROR),
+        (make_summary(OK, TIMEOUT), exits.TIMEOUT),
+        (make_summary(OK, guard_fired=True), exits.TIMEOUT),
+        (make_summary(TIMEOUT, ERROR), exits.ERROR),
+        (make_summary(TIMEOUT, CRASH, guard_fired=True), exits.ERROR),
+        (make_summary(problems=("the database went away",)), exits.ERROR),
+        (make_summary(TIMEOUT, guard_fired=True, problems=("the database went away",)), exits.ERROR),
+    ],
+)
+def test_the_worst_decides_the_exit_code(summary: Summary, code: int) -> None:
+    """An error outranks a timeout, a timeout outranks success; idle is success."""
+    assert summary.exit_code == code
+
+
+@given(some_endings, st.booleans(), st.booleans())
+def test_zero_means_that_all_went_well(endings: list[Ending], guard_fired: bool, problem: bool) -> None:
+    """And only that."""
+    summary = make_summary(*endings, guard_fired=guard_fired, problems=("away",) * problem)
+
+    assert (summary.exit_code == 0) == (set(endings) <= {OK} and not guard_fired and not problem)
+
+
+@given(some_endings)
+def test_every_runner_is_successful_or_failed(endings: list[Ending]) -> None:
+    """What is not ok has failed; timeouts are among the failed."""
+    summary = make_summary(*endings)
+
+    assert summary.successful + summary.failed == len(endings)
+    assert summary.timed_out == endings.count(TIMEOUT) <= summary.failed
+
+
+# --- the lines --------------------------------------------------------------------------------------------
+
+
+def test_the_block_that_operators_grep_for() -> None:
+    """Line by line as it always was."""
+    assert summary_lines(make_summary(OK, OK, ERROR, pending="1000+")) == [
+        "Dispatch Summary:",
+        "Pending jobs: 1000+",
+        "Workers spawned: 3",
+        "Successful workers: 2",
+        "Failed workers: 1",
+        "Total duration: 8300ms",
+        "Avg worker duration: 1000ms",
+    ]
+
+
+def test_an_idle_cycle_has_no_average() -> None:
+    """Nothing was measured, which is not zero."""
+    assert summary_lines(make_summary())[-1] == "Avg worker duration: -"
+
+
+def test_a_lane_has_a_line_with_every_figure() -> None:
+    """Its runners, what became of its jobs over all types, and the 95th percentiles."""
+    summary = make_summary(
+        OK,
+        CRASH,
+        tally={
+            ("default", "noop", "done"): Count(20, {5: 20}, {100: 19, 5000: 1}),
+            ("default", "sleep", "done"): Count(2, {200: 2}, {100: 2}),
+            ("default", "sleep", "timed out"): Count(1, {50_000: 1}, {}),
+            ("default", "noop", "released"): Count(4),
+        },
+    )
+
+    assert lane_figures(summary) == [
+        {
+            "cycle": 7,
+            "lane": "default",
+            "runners": 2,
+            "runners_crash": 1,
+            "runners_ok": 1,
+            "done": 22,
+            "failed": 0,
+            "timed_out": 1,
+            "dead": 0,
+            "crashed": 0,
+            "released": 4,
+            "duration_p95_ms": 200,
+            "wait_p95_ms": 100,
+        }
+    ]
+
+
+def test_a_lane_without_jobs_still_has_its_runners() -> None:
+    """A runner that found nothing to do is a figure too; what was not measured is a dash."""
+    (figures,) = lane_figures(make_summary(OK))
+
+    assert (figures["runners"], figures["done"], figures["duration_p95_ms"]) == (1, 0, "-")
+
+
+def test_a_lane_without_runners_still_has_its_jobs() -> None:
+    """Those that were rescued from another cycle's runners are counted in this one."""
+    (figures,) = lane_figures(make_summary(tally={("mail", "send", "crashed"): Count(3)}))
+
+    assert (figures["lane"], figures["runners"], figures["crashed"]) == ("mail", 0, 3)
+
+
+def test_lanes_are_told_apart_and_in_order() -> None:
+    """The figures of one lane are not another's."""
+    ends = [RunnerEnd("mail", OK, 10), RunnerEnd("default", OK, 10), RunnerEnd("mail", TIMEOUT, 10)]
+    figures = lane_figures(make_summary(ends=ends, tally={("alpha", "noop", "done"): Count(1)}))
+
+    assert [(each["lane"], each["runners"], each["done"]) for each in figures] == [
+        ("alpha", 0, 1),
+        ("default", 1, 0),
+        ("mail", 2, 0),
+    ]
+
+
+def test_an_idle_cycle_has_no_lines_for_lanes() -> None:
+    """Nothing happened in any."""
+    assert lane_figures(make_summary()) == []
+
+
+# --- the row ----------------------------------------------------------------------------------------------
+
+
+def test_the_row_of_a_cycle_is_its_summary() -> None:
+    """Every figure under its column's name."""
+    summary = make_summary(
+        OK, TIMEOUT, ERROR, rescued=2, repeated=1, pruned=500, problems=("away", "still away"), pending="1000+"
+    )
+
+    assert cycle_row(summary) == {
+        "exit_code": 1,
+        "pending": 1000,
+        "planned": 3,
+        "spawned": 3,
+        "successful": 1,
+        "failed": 2,
+        "timed_out": 1,
+        "rescued": 2,
+        "repeated": 1,
+        "pruned": 500,
+        "duration_ms": 8300,
+        "note": "away\nstill away",
+    }
+
+
+def test_the_row_fits_its_table() -> None:
+    """Together with what is known from the start it is the whole of a cycle's row; nothing wrong is no note."""
+    row = cycle_row(make_summary(OK))
+
+    assert row.keys() | {"id", "host", "started_at", "finished_at"} == set(cycles.c.keys())
+    assert row["note"] is None
+
+
+# --- the mail ---------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.just(OK), max_size=5))
+def test_nothing_is_mailed_when_all_went_well(endings: list[Ending]) -> None:
+    """Under cron, text means trouble."""
+    assert trouble_paragraph(make_summary(*endings), "web-1", "/var/log/mayfly.log") == ""
+
+
+def test_trouble_is_a_short_paragraph() -> None:
+    """Which cycle, where, how many runners in which way, what else, and where to read on."""
+    summary = make_summary(OK, CRASH, ERROR, CRASH, problems=("The database went away.",))
+
+    assert trouble_paragraph(summary, "web-1", "/var/log/dispatcher.log").splitlines() == [
+        "Mayfly's cycle 7 on web-1 ended with code 1.",
+        "Runners: 4 started, of which 2 crash, 1 error.",
+        "The database went away.",
+        "See /var/log/dispatcher.log.",
+    ]
+
+
+def test_trouble_without_runners_names_none() -> None:
+    """Only what went wrong."""
+    paragraph = trouble_paragraph(make_summary(problems=("The database went away.",)), "web-1", "the log (syslog)")
+
+    assert "Runners:" not in paragraph
+    assert paragraph.endswith("The database went away.\nSee the log (syslog).")
+
+
+@given(some_endings, st.booleans())
+def test_whatever_has_an_exit_code_is_mailed(endings: list[Ending], guard_fired: bool) -> None:
+    """A cycle that did not end with 0 is never silent, and one that did always is."""
+    summary = make_summary(*endings, guard_fired=guard_fired)
+
+    assert bool(trouble_paragraph(summary, "web-1", "log")) == (summary.exit_code != 0)

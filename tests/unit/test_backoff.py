@@ -1,0 +1,48 @@
+"""How long a failed job waits."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mayfly.backoff import SPREAD, Backoff
+
+USUAL = [(1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024), (11, 2048)]
+backoffs = st.builds(Backoff, base_seconds=st.floats(0.001, 3600), cap_seconds=st.floats(0.001, 86_400))
+attempts = st.integers(1, 10_000)
+
+
+@pytest.mark.parametrize(("attempt", "seconds"), [*USUAL, (12, 3600), (13, 3600), (1000, 3600)])
+def test_the_usual_table_holds_row_by_row(attempt: int, seconds: float) -> None:
+    """Base 1 and cap 3,600: 2, 4, 8, … 2048 seconds, then an hour."""
+    assert Backoff().delay(attempt) == seconds
+
+
+@pytest.mark.parametrize(("attempt", "seconds"), [*USUAL[:8], (9, 300), (10, 300), (1000, 300)])
+def test_a_cap_of_300_ends_the_table_there(attempt: int, seconds: float) -> None:
+    """A handler's own cap of five minutes: 2, 4, … 256 seconds, then 300."""
+    assert Backoff(cap_seconds=300).delay(attempt) == seconds
+
+
+def test_the_base_scales_the_table() -> None:
+    """The base multiplies each step."""
+    assert [Backoff(base_seconds=5).delay(attempt) for attempt in (1, 2, 3)] == [10, 20, 40]
+
+
+@given(backoffs, attempts, st.floats(0, 1))
+def test_jitter_only_makes_it_longer_by_a_tenth_at_most(backoff: Backoff, attempt: int, jitter: float) -> None:
+    """Jobs that failed together come back a little apart, and never before their time."""
+    plain, jittered = backoff.delay(attempt), backoff.delay(attempt, jitter)
+
+    assert plain <= jittered <= plain * (1 + SPREAD)
+
+
+@given(backoffs, attempts)
+def test_a_later_attempt_never_waits_shorter(backoff: Backoff, attempt: int) -> None:
+    """The wait grows with the attempts until it stays at the cap."""
+    assert backoff.delay(attempt) <= backoff.delay(attempt + 1) <= backoff.cap_seconds
+
+
+@given(backoffs, attempts)
+def test_chance_comes_from_the_argument_alone(backoff: Backoff, attempt: int) -> None:
+    """The same values give the same wait."""
+    assert backoff.delay(attempt, 0.5) == backoff.delay(attempt, 0.5)

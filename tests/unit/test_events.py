@@ -1,0 +1,109 @@
+"""The phrases that operators grep for. They are part of the contract: change one, and somebody's alarm is dumb."""
+
+from datetime import timedelta
+
+import pytest
+
+from mayfly import events
+from mayfly.events import Event, Level
+from mayfly.logs import render_text
+from tests.factories import NOON
+
+WORKER = "worker-1738435200123-1"
+
+
+@pytest.mark.parametrize(
+    ("event", "phrase"),
+    [
+        (events.cycle_started(NOON, "web-1"), "[DISPATCHER] Dispatch cycle started at 2026-05-04T12:00:00+00:00"),
+        (events.database_verified("MariaDB 10.11.6"), "Database connection verified"),
+        (events.pending_jobs("23"), "Pending jobs: 23"),
+        (events.pending_jobs("1000+"), "Pending jobs: 1000+"),
+        (
+            events.workers_calculated("default", 5, "23", 5, 5, 0, ()),
+            "Calculated worker count: 5 (pending=23, batch=5, max=5)",
+        ),
+        (events.spawning(5), "Spawning 5 workers..."),
+        (events.spawning_worker(WORKER, "default"), f"Spawning worker: {WORKER}"),
+        (events.nothing_pending(), "No pending jobs, skipping worker spawn"),
+        (events.worker_completed(WORKER, 8234), f"Worker {WORKER} completed successfully (8234ms)"),
+        (events.worker_failed(WORKER, 1, 12), f"Worker {WORKER} failed with code 1"),
+        (events.dispatch_timeout(55.0, 2), "Exceeded 55s timeout"),
+    ],
+)
+def test_the_dispatchers_phrases_are_kept(event: Event, phrase: str) -> None:
+    """As the design writes them, in the line as it is logged."""
+    assert phrase in render_text(event, "DISPATCHER", NOON)
+
+
+@pytest.mark.parametrize(
+    ("event", "phrase"),
+    [
+        (events.worker_started("default"), f"[WORKER {WORKER}] Starting ephemeral worker"),
+        (events.processing(5), "Processing 5 jobs..."),
+        (events.batch_completed({"done": 4, "failed": 1}), "Completed 4 jobs, 1 retry"),
+        (events.lost_lease(7, "mail"), "lost lease"),
+        (events.backlog_remains(3), "backlog remains"),
+    ],
+)
+def test_the_runners_phrases_are_kept(event: Event, phrase: str) -> None:
+    """As the design writes them, in the line as it is logged."""
+    assert phrase in render_text(event, f"WORKER {WORKER}", NOON)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "text"),
+    [
+        ({}, "Completed 0 jobs"),
+        ({"done": 5}, "Completed 5 jobs"),
+        ({"failed": 2}, "Completed 0 jobs, 2 retry"),
+        ({"timed out": 1, "done": 3, "dead": 1, "released": 4}, "Completed 3 jobs, 1 dead, 4 released, 1 timeout"),
+    ],
+)
+def test_a_batch_says_what_was_not_zero(outcomes: dict[str, int], text: str) -> None:
+    """Each kind of outcome with its number, done ones first."""
+    assert events.batch_completed(outcomes).text == text
+
+
+def test_each_cut_is_told() -> None:
+    """The number that was planned, and by what it is less than asked for."""
+    event = events.workers_calculated("mail", 2, "50", 5, 5, 1, ("max_workers 5", "pool email 3"))
+
+    assert event.text.endswith("lane=mail running=1; cut by max_workers 5, pool email 3")
+    assert event.fields["cuts"] == ("max_workers 5", "pool email 3")
+
+
+@pytest.mark.parametrize(("offset", "told"), [(3.04, "-3.0 s"), (-90, "+90.0 s")])
+def test_a_skewed_host_is_told_by_how_much_it_is_off(offset: float, told: str) -> None:
+    """A host that must add seconds is behind."""
+    event = events.clock_skewed(timedelta(seconds=offset))
+
+    assert f"clock is off by {told}" in event.text
+    assert (event.level, event.fields["offset_seconds"]) == (Level.WARNING, offset)
+
+
+def test_a_lane_is_summed_up_as_key_value() -> None:
+    """One line a cycle and lane, every figure to be cut out by a script."""
+    event = events.lane_summary({"cycle": 7, "lane": "mail", "done": 23})
+
+    assert (event.text, event.fields) == ("cycle=7 lane=mail done=23", {"cycle": 7, "lane": "mail", "done": 23})
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        events.worker_failed(WORKER, 1, 12),
+        events.worker_timed_out(WORKER, 50_000),
+        events.worker_crashed(WORKER, "signal 9", 12),
+        events.dispatch_timeout(55, 1),
+        events.worker_overdue(WORKER),
+        events.worker_too_large(WORKER, 300 << 20, 256 << 20),
+        events.cycle_failed("the database is away"),
+        events.handler_module_failed("handlers.mail", "SyntaxError"),
+        events.guard_interrupted(7, "mail", 49.96),
+        events.worker_error("the database is away"),
+    ],
+)
+def test_what_makes_an_exit_code_is_an_error(event: Event) -> None:
+    """Whoever greps for ERROR finds every reason why a cycle did not end with 0."""
+    assert event.level is Level.ERROR

@@ -1,0 +1,136 @@
+"""The page that a runner leaves behind."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mayfly.page import SIZE, SLOTS, Page, RunningJob, Seen, read_page
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "worker-1-1.page"
+
+
+def test_a_new_page_says_that_nothing_happened(path: Path) -> None:
+    """However early a runner dies, there is a page, and it blames nobody."""
+    assert Page(path).read() == Seen()
+
+
+def test_a_running_job_stands_on_the_page(path: Path) -> None:
+    """Its id, since when, and how long it may take."""
+    page = Page(path)
+    page.start(7, 100.5, 20.0)
+    page.start(8, 101.0, None)
+
+    assert page.read().running == (RunningJob(7, 100.5, 20.0), RunningJob(8, 101.0, None))
+
+
+def test_a_finished_job_is_counted_and_gone(path: Path) -> None:
+    """Who is done is no suspect; successes and failures are counted, and the time they took."""
+    page = Page(path)
+    page.start(7, 100.0, None)
+    page.start(8, 100.0, None)
+    page.start(9, 100.0, None)
+    page.finish(8, 100.25, succeeded=True)
+    page.finish(7, 101.0, succeeded=False)
+
+    assert page.read() == Seen((RunningJob(9, 100.0, None),), done=1, failed=1, busy_ms=1250.0)
+
+
+def test_the_hard_deadline_stands_on_the_page(path: Path) -> None:
+    """By it the dispatcher knows an end from C from a crash."""
+    page = Page(path)
+    page.start(7, 100.0, None)
+    page.expect_end_by(152.0)
+
+    assert page.read() == Seen((RunningJob(7, 100.0, None),), hard_deadline=152.0)
+
+
+def test_a_job_is_found_by_its_id(path: Path) -> None:
+    """Or not: then it was never started, or had ended."""
+    page = Page(path)
+    page.start(7, 100.0, None)
+    seen = page.read()
+
+    assert (seen.running_job(7), seen.running_job(8)) == (RunningJob(7, 100.0, None), None)
+
+
+def test_every_slot_can_be_used(path: Path) -> None:
+    """As many jobs as the page has slots, the last of them too."""
+    page = Page(path)
+    for job_id in range(SLOTS):
+        page.start(job_id, 1.0, 0.5)
+
+    assert [each.job_id for each in page.read().running] == list(range(SLOTS))
+
+
+jobs = st.dictionaries(
+    st.integers(-(2**63), 2**63 - 1),
+    st.tuples(st.floats(0, 1e9), st.none() | st.floats(0.001, 1e6)),
+    max_size=SLOTS,
+)
+
+
+@given(jobs, st.floats(0, 1e9))
+def test_what_was_written_is_read_after_death(
+    tmp_path_factory: pytest.TempPathFactory, running: dict[int, tuple[float, float | None]], deadline: float
+) -> None:
+    """The file alone, without the process that wrote it, tells what that was doing."""
+    path = tmp_path_factory.getbasetemp() / "any.page"
+    page = Page(path)
+    page.expect_end_by(deadline)
+    for job_id, (started, timeout) in running.items():
+        page.start(job_id, started, timeout)
+    seen = read_page(path)
+    page.close()
+
+    assert seen == Seen(tuple(RunningJob(job_id, *facts) for job_id, facts in running.items()), deadline)
+
+
+def test_two_views_of_a_page_are_one(path: Path) -> None:
+    """What the runner writes, the dispatcher sees at once."""
+    watching, writing = Page(path), Page(path)
+    writing.start(7, 100.0, None)
+
+    assert watching.read().running == (RunningJob(7, 100.0, None),)
+
+
+def test_a_page_is_private_and_of_one_size(path: Path) -> None:
+    """Nobody else may read or write what decides over jobs."""
+    Page(path)
+
+    assert (path.stat().st_mode & 0o777, path.stat().st_size) == (0o600, SIZE)
+
+
+@pytest.mark.parametrize("content", [b"", b"mfly", b"mfly" + bytes(SIZE - 5), b"mfly" + bytes(SIZE), bytes(SIZE)])
+def test_a_page_that_is_not_whole_says_nothing(path: Path, content: bytes) -> None:
+    """Torn, short, too long or somebody else's: as if it were not there."""
+    path.write_bytes(content)
+
+    assert read_page(path) is None
+
+
+def test_no_page_says_nothing(tmp_path: Path) -> None:
+    """Neither a missing file nor what is no file at all."""
+    assert read_page(tmp_path / "gone.page") is None
+    assert read_page(tmp_path) is None
+
+
+def test_a_count_beyond_the_slots_is_not_believed(path: Path) -> None:
+    """A page that claims more jobs than fit is read to its end and no further."""
+    path.write_bytes(b"mfly" + (2**32 - 1).to_bytes(4, "little") + bytes(SIZE - 8))
+    seen = read_page(path)
+
+    assert seen is not None
+    assert len(seen.running) == SLOTS
+
+
+def test_a_page_is_never_made_through_a_link(path: Path, tmp_path: Path) -> None:
+    """A link laid out by somebody else must not lead our writes elsewhere."""
+    path.symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(OSError, match="symbolic link"):
+        Page(path)

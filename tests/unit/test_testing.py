@@ -1,0 +1,70 @@
+"""mayfly.testing: while a test holds Python's clock, nothing else tells the time."""
+
+from datetime import timedelta
+
+import pytest
+from freezegun import freeze_time
+
+from mayfly.clock import Clock, clock_from
+from mayfly.testing import pinned_offset
+from tests.factories import NOON
+
+DAYS_AWAY = timedelta(days=400)
+
+
+def test_a_database_that_is_opened_meanwhile_has_pythons_time() -> None:
+    """Measured against a stopped clock it would be 400 days off."""
+    with freeze_time(NOON), pinned_offset():
+        assert clock_from(NOON + DAYS_AWAY, NOON, NOON).now() == NOON
+
+
+def test_a_database_that_is_in_use_has_pythons_time_too() -> None:
+    """Whatever was measured before, and again afterwards."""
+    clock = Clock(timedelta(hours=3))
+
+    with freeze_time(NOON):
+        with pinned_offset():
+            assert (clock.now(), clock.is_skewed) == (NOON, False)
+        assert (clock.now(), clock.is_skewed) == (NOON + timedelta(hours=3), True)
+
+
+def test_time_can_be_moved() -> None:
+    """An hour for Python is an hour for the queue."""
+    clock = Clock(DAYS_AWAY)
+    with freeze_time(NOON) as frozen, pinned_offset():
+        frozen.tick(3600)
+
+        assert clock.now() == NOON + timedelta(hours=1)
+
+
+def test_a_skewed_host_can_be_played() -> None:
+    """The offset may be anything."""
+    with freeze_time(NOON), pinned_offset(timedelta(seconds=-90)):
+        clock = clock_from(NOON, NOON, NOON)
+
+        assert (clock.now(), clock.is_skewed) == (NOON - timedelta(seconds=90), True)
+
+
+def test_what_was_opened_meanwhile_keeps_the_pinned_offset() -> None:
+    """What it would have measured means nothing once the clock runs again."""
+    with freeze_time(NOON), pinned_offset():
+        clock = clock_from(NOON + DAYS_AWAY, NOON, NOON)
+
+    assert clock.offset == timedelta(0)
+
+
+def test_pins_can_be_nested() -> None:
+    """The innermost holds, and each gives back what it found, an error notwithstanding."""
+    clock = Clock(timedelta(seconds=7))
+    with pinned_offset(timedelta(seconds=1)):
+        with pytest.raises(KeyError), pinned_offset(timedelta(seconds=2)):
+            raise KeyError
+
+        assert clock.offset == timedelta(seconds=1)
+    assert clock.offset == timedelta(seconds=7)
+
+
+@pinned_offset(timedelta(seconds=5))
+def test_a_test_can_be_decorated() -> None:
+    """The same, without a with."""
+    assert Clock().offset == timedelta(seconds=5)
