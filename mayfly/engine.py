@@ -14,15 +14,18 @@ from mayfly import dialect
 from mayfly.clock import Clock, clock_from, host_now, pause
 from mayfly.dialect import Trouble
 from mayfly.errors import (
+    BadDatabaseOption,
     DatabaseAway,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
     DatabaseRefused,
+    DatabaseUnopenable,
     DriverMissing,
     Interrupted,
     SchemaMissing,
 )
+from mayfly.settings.values import mask_password
 
 T = TypeVar("T")
 
@@ -35,7 +38,7 @@ class Database:
 
     def __init__(self, url: str, connections: int = 1) -> None:
         parsed = make_url(url)
-        self.name = parsed.render_as_string(hide_password=True)
+        self.name = shown(parsed)
         self.engine = make_engine(parsed, **dialect.engine_options(parsed, connections))
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
         self._clock: Clock | None = None
@@ -126,12 +129,19 @@ class Database:
         return explain(error, self.engine, self.name)
 
 
+def shown(url: URL) -> str:
+    """For logs and errors: without the password, wherever in the URL it stands."""
+    return mask_password(url.render_as_string(hide_password=True))
+
+
 def make_engine(url: URL, **options: Any) -> Engine:
     try:
         # An error's text goes to the log and to last_error: it must not quote payloads.
         engine = create_engine(url, hide_parameters=True, **options)
     except ModuleNotFoundError as error:
         raise DriverMissing(url.get_backend_name(), error.name or "") from error
+    except ValueError as error:
+        raise BadDatabaseOption(str(error)) from error
     dialect.prepare_engine(engine)
     return engine
 
@@ -143,6 +153,7 @@ def explain(error: DBAPIError, engine: Engine, where: str) -> Exception:
         Trouble.REPEAT: DatabaseBusy(where, TRIES, reason),
         Trouble.AWAY: DatabaseAway(where, reason),
         Trouble.REFUSED: DatabaseRefused(where, reason),
+        Trouble.UNOPENABLE: DatabaseUnopenable(where, reason),
         Trouble.FULL: DatabaseFull(where, reason),
         Trouble.NO_TABLE: SchemaMissing(),
     }

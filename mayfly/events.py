@@ -1,9 +1,10 @@
 """Everything that Mayfly says in its log: all the wording, in one place. Operators grep for these phrases."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 
 class Level(StrEnum):
@@ -12,12 +13,11 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     name: str
     text: str
     level: Level = Level.INFO
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, object] = MappingProxyType({})
 
 
 def _said(name: str, text: str, level: Level = Level.INFO, **fields: object) -> Event:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 
 from mayfly import jsontext
 from mayfly.dialect import upsert
@@ -96,8 +96,11 @@ def beat(connection: Connection, worker_id: str, now: datetime) -> None:
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
     """Those whose end nobody has seen; whether they still live is for the caller to find out."""
-    found = connection.execute(select(runners).where(runners.c.finished_at.is_(None)))
-    return [_live(row) for row in found]
+    return [_live(row) for row in connection.execute(live_statement())]
+
+
+def live_statement() -> Select[Any]:
+    return select(runners).where(runners.c.finished_at.is_(None))
 
 
 def live_by_lane(connection: Connection) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """The names of settings as people write them, and what a misspelled one was meant to be. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -24,10 +23,12 @@ def variable_of(key: Key) -> str:
 SECRET_FILES = {(name,): f"{variable_of((name,))}_FILE" for name in SECRETS}
 
 
-@dataclass(frozen=True)
 class Names:
-    plain: frozenset[str]  # the settings that are one value: all but home, lanes and pools
-    lane: frozenset[str]  # what may be said of one lane
+    """All names of settings: `plain` are those of one value (not home, lanes, pools), `lane` what a lane has."""
+
+    def __init__(self, plain: frozenset[str], lane: frozenset[str]) -> None:
+        self.plain = plain
+        self.lane = lane
 
     @cached_property
     def _variables(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def test_a_claim_takes_what_others_have_not_locked(database: Database, rival: Da
 
 @servers_only
 def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: Database) -> None:
-    """While one claim of ten is not yet committed, another gets the next ten, and none of the neighbours is missed."""
+    """While one claim of ten is not yet committed, another gets the next ten: none of them was locked."""
     rows = insert_rows(database, 25)
     now = database.clock.now()
     with rival.transaction() as claiming:

@@ -66,15 +66,3 @@ def test_the_deploy_that_is_repaired_finds_its_jobs(embedded: Installation) -> N
     job = embedded.job(invoice)
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert (job.status, job.attempts, job.result) == ("done", 1, '"sent"')
-
-
-def test_a_payload_from_plain_sql_that_fits_nothing_is_dead_at_once(installation: Installation) -> None:
-    """Trying again cannot help: one attempt, the reason in the row, and the value itself in no log."""
-    installation.execute("""INSERT INTO mayfly_jobs (type, payload) VALUES ('sleep', '{"seconds": "till-dawn"}')""")
-
-    cycle = installation.dispatch()
-
-    job = installation.job(1)
-    assert (cycle.returncode, job.status, job.attempts) == (0, "dead", 1)
-    assert job.last_error.startswith("the payload does not fit handlers.samples.sleep: seconds: Input should be")
-    assert "till-dawn" not in installation.log + job.last_error

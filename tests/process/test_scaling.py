@@ -1,5 +1,7 @@
 """Workers are worth their number: the same time for five times the jobs, and no job twice."""
 
+from datetime import timedelta
+
 from sqlalchemy import func, select
 
 from mayfly.schema import jobs, runners
@@ -51,4 +53,5 @@ def span(installation: Installation, lane: str) -> float:
     """Seconds from the lane's first claim to its last job's end."""
     query = select(jobs.c.locked_at, jobs.c.finished_at).where(jobs.c.lane == lane)
     rows = installation.rows(query)
-    return (max(row.finished_at for row in rows) - min(row.locked_at for row in rows)).total_seconds()
+    taken: timedelta = max(row.finished_at for row in rows) - min(row.locked_at for row in rows)
+    return taken.total_seconds()
