@@ -19,8 +19,10 @@ def _was_idle(started: float) -> bool:
         return False
     try:
         from dispatcher.probe import run_idle_cycle
+        from mayfly.settings.quick import quick_settings
 
-        return run_idle_cycle(started)
+        settings = quick_settings()
+        return settings is not None and run_idle_cycle(settings, started)
     except Exception:  # noqa: BLE001 - whatever it is: the full path meets it too, and has the words for it
         return False
 

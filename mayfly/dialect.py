@@ -1,7 +1,7 @@
 """The only module that asks which database this is. Each branch says what differs and why."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
@@ -189,6 +189,16 @@ def _connect(dialect: Dialect, _record: object, arguments: Sequence[Any], option
 def _leave_transactions_to_us(dbapi_connection: Any, _record: object) -> None:
     dbapi_connection.isolation_level = None
     dbapi_connection.execute("PRAGMA synchronous=FULL")
+    _write_ahead(dbapi_connection)
+
+
+def _write_ahead(dbapi_connection: Any) -> None:
+    """WAL: readers wait for nobody. A property of the file, set by the first who can; a copy may have lost it."""
+    [pages] = dbapi_connection.execute("PRAGMA page_count").fetchone()
+    if pages == 0:
+        return  # not before the tables are in it: a file that has any content counts as complete
+    with suppress(dbapi_connection.OperationalError):  # somebody is at work in it: another time
+        dbapi_connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _begin_immediate(connection: Connection) -> None:
@@ -319,16 +329,14 @@ def dialect_of_raw(connection: object) -> Dialect | None:
 @contextmanager
 def migration_lock(connection: Connection) -> Iterator[None]:
     """One migration at a time, over all hosts. Here, before any table exists, a named lock must serve."""
-    # Differs because each server names such a lock otherwise; SQLite's BEGIN IMMEDIATE is one already, and
-    # its journal mode is a property of the file that is set once, outside of any transaction.
+    # Differs because each server names such a lock otherwise, and SQLite's BEGIN IMMEDIATE is one already.
     if is_mysql(connection.dialect):
-        connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)"))
+        while not connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)")).scalar_one():
+            connection.commit()
         connection.commit()
     elif connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_lock(hashtext('mayfly_migrate'))"))
         connection.commit()
-    else:
-        connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
     yield
 
 

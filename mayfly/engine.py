@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum, auto
 from threading import local
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from mayfly.clock import Clock, clock_from, host_now, pause
 from mayfly.dialect import Trouble
 from mayfly.errors import (
     BadDatabaseOption,
+    CommitUnknown,
     DatabaseAway,
     DatabaseBusy,
     DatabaseError,
@@ -31,6 +33,14 @@ T = TypeVar("T")
 
 TRIES = 6  # deadlocks are rare and short: whoever loses six times in a row has met something else
 FIRST_PAUSE = 0.02
+
+
+class Stage(Enum):
+    """How far a unit of work has come."""
+
+    CONNECTING = auto()
+    WORKING = auto()
+    COMMITTING = auto()
 
 
 class Database:
@@ -55,37 +65,20 @@ class Database:
     def set_clock(self, clock: Clock) -> None:
         self._clock = clock
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
         """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.
 
-        Whatever `work` does must be repeatable: a COMMIT whose answer was lost may have happened.
+        A COMMIT whose answer was lost may have happened, so what `work` does must bear to be done twice. Where it
+        doesn't (`twice=False`), CommitUnknown is raised instead.
         """
         joined: Connection | None = getattr(self._ambient, "connection", None)
         if joined is not None:
             return work(joined)
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                with self._begin() as connection:
-                    return work(connection)
-            except DBAPIError as error:
-                if tries == TRIES or not self._may_repeat(error, tries):
-                    raise self._explain(error) from error
-                self.repeats += 1
-                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+        return self._repeat(self._begin, work, twice)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
-        try:
-            with (
-                self.engine.connect().execution_options(mayfly_reading=True) as connection,
-                connection.begin(),
-            ):
-                self._measure_once(connection)
-                return work(connection)
-        except DBAPIError as error:
-            raise self._explain(error) from error
+        return self._repeat(self._begin_reading, work)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -104,6 +97,37 @@ class Database:
         """Nothing stays open: before a fork, and between cycles."""
         self.engine.dispose()
 
+    def _repeat(
+        self,
+        begin: Callable[[], AbstractContextManager[Connection]],
+        work: Callable[[Connection], T],
+        twice: bool = True,
+    ) -> T:
+        tries = 0
+        while True:
+            tries += 1
+            stage = Stage.CONNECTING
+            try:
+                with begin() as connection:
+                    stage = Stage.WORKING
+                    found = work(connection)
+                    stage = Stage.COMMITTING
+            except DBAPIError as error:
+                if stage is Stage.COMMITTING and error.connection_invalidated and not twice:
+                    raise CommitUnknown(self.name, _first_line(error)) from error
+                if tries == TRIES or not self._may_repeat(error, tries, stage):
+                    raise self._explain(error) from error
+                self.repeats += 1
+                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+            else:
+                return found
+
+    @contextmanager
+    def _begin_reading(self) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(mayfly_reading=True) as connection, connection.begin():
+            self._measure_once(connection)
+            yield connection
+
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
         with self.engine.begin() as connection:
@@ -119,11 +143,11 @@ class Database:
         if self._clock is None:
             self._clock = _measure_clock(connection)
 
-    def _may_repeat(self, error: DBAPIError, tries: int) -> bool:
+    def _may_repeat(self, error: DBAPIError, tries: int, stage: Stage) -> bool:
         """Deadlocks and their kind; and once, on a new connection, after the old one was found cut."""
         if dialect.trouble(error, self.engine.dialect) is Trouble.REPEAT:
             return True
-        return error.connection_invalidated and tries == 1
+        return error.connection_invalidated and tries == 1 and stage is not Stage.CONNECTING
 
     def _explain(self, error: DBAPIError) -> Exception:
         return explain(error, self.engine, self.name)

@@ -65,6 +65,14 @@ class DatabaseBusy(DatabaseError):
         )
 
 
+class CommitUnknown(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} went away before it answered whether the jobs are enqueued: {reason}. "
+            "Look before you enqueue them again; with a unique_key that is safe, and done by itself."
+        )
+
+
 class DriverMissing(DatabaseError):
     def __init__(self, backend: str, module: str) -> None:
         extra = "pip install 'mayfly-jobs[postgres]'" if module == "psycopg" else f"pip install {module}"

@@ -21,7 +21,7 @@ LOG_NAME = "dispatcher.log"
 SYSLOG_SOCKET = "/dev/log"
 _SYSLOG_SEVERITY = {Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 _SYSLOG_DAEMON = 3 << 3
-_UNSAFE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]")  # control characters but the tab, line ends, \
+_UNSAFE = r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]"  # control characters but the tab, line ends, \
 
 
 class Sink(Protocol):
@@ -96,7 +96,8 @@ def _stamp(at: datetime) -> str:
 
 def _one_line(text: str) -> str:
     """One event a line: what comes from outside can neither forge a second one nor speak to the terminal."""
-    flat = _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+    harmless = text.isprintable() and "\\" not in text  # nearly every line: no need to look closer
+    flat = text if harmless else re.sub(_UNSAFE, lambda found: ascii(found[0])[1:-1], text)
     encoded = flat.encode("utf-8", "backslashreplace")
     return encoded.decode() if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
 

@@ -24,7 +24,7 @@ def create_embedded(url: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DatabaseUnopenable(url, error.strerror) from error
+        raise DatabaseUnopenable(url, str(error.strerror)) from error
     from mayfly.migrations import migrate  # Alembic costs more to import than all the rest of a cycle
 
     migrate(url)

@@ -1,26 +1,27 @@
 """The private directory of this user's runtime files: the host lock and the runners' pages."""
 
-import hashlib
 import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from mayfly.errors import StateDirUnsafe
-from mayfly.settings.values import without_password
+from mayfly.settings.values import mask_password, without_password
 
 if TYPE_CHECKING:
     from mayfly.settings.model import Settings
     from mayfly.settings.quick import QuickSettings
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only our own 0700 directory below it is used, and checked
+LONGEST_NAME = 200  # file systems take 255
 
 
 def state_dir(settings: "Settings | QuickSettings") -> Path:
     """Where it is; nothing is created. Named after host and database: two installations never meet here."""
-    database = without_password(settings.database_url.get_secret_value())
-    named = f"{settings.host_name}\n{database}"
-    return _base(settings) / hashlib.sha256(named.encode()).hexdigest()[:16]
+    database = mask_password(without_password(settings.database_url.get_secret_value()))
+    name = quote(f"{settings.host_name} {database}", safe="@:+=")
+    return _base(settings) / (name if len(name) <= LONGEST_NAME else _digest(name))
 
 
 def open_state_dir(settings: "Settings | QuickSettings") -> Path:
@@ -62,6 +63,12 @@ def _base(settings: "Settings | QuickSettings") -> Path:
     if settings.state_dir is not None:
         return settings.state_dir
     return _volatile() / f"mayfly-{os.getuid()}"
+
+
+def _digest(name: str) -> str:
+    import hashlib  # here because it brings OpenSSL along, and few names are so long
+
+    return hashlib.sha256(name.encode()).hexdigest()
 
 
 def _volatile() -> Path:

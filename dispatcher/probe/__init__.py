@@ -11,12 +11,12 @@ from pathlib import Path
 
 from dispatcher.lock import take_lock
 from dispatcher.probe.drivers import Session, connect
-from dispatcher.probe.look import Keep, doubts
+from dispatcher.probe.look import doubts
 from mayfly import events
 from mayfly.clock import Clock, clock_from, host_now, milliseconds, monotonic
 from mayfly.events import Level
 from mayfly.logs import Log, Sink, open_sink
-from mayfly.settings.quick import QuickSettings, quick_settings
+from mayfly.settings.quick import QuickSettings
 from mayfly.statedir import lock_path, open_state_dir, pages_in
 
 HOLDER = "an idle cycle"  # of the planning lock; nobody ever sees it: taken and released in one transaction
@@ -47,10 +47,9 @@ class HeldLines:
             sink.write(line, level)
 
 
-def run_idle_cycle(started: float) -> bool:
+def run_idle_cycle(settings: QuickSettings, started: float) -> bool:
     """Run this minute's cycle if it is surely idle. False, or any error at all: the full path must look."""
-    settings = quick_settings()
-    if settings is None or settings.log_to != "file":
+    if settings.log_to != "file":
         return False
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
@@ -63,29 +62,33 @@ def run_idle_cycle(started: float) -> bool:
 
 
 def _run_locked(settings: QuickSettings, directory: Path, started: float) -> bool:
+    if pages_in(directory):  # a runner of this host is alive, or left its page behind
+        return False
     lines = HeldLines()
     log = Log(lines, "DISPATCHER", as_json=settings.log_format == "json")
     log.say(events.cycle_started(host_now(), settings.host_name))
-    if pages_in(directory):
-        return False
     session = connect(settings.database_url.get_secret_value())
     try:
-        clock = _measure(session)
-        now = clock.now()
-        if clock.is_skewed or any(doubts(session, _keep(settings), now)):
-            return False
-        log.say(events.database_verified(str(session.server)))
-        log.say(events.pending_jobs("0"))
-        log.say(events.nothing_pending())
-        duration_ms = round((monotonic() - started) * 1000)
-        for line in SUMMARY:
-            log.say(events.summary_line(line.format(duration_ms=duration_ms)))
-        if not _record(session, settings.host_name, now, clock.now(), duration_ms):
-            return False
+        was_idle = _run_connected(session, settings, log, started)
     finally:
         session.close()
-    lines.release(open_sink(settings))
-    return True
+    if was_idle:
+        lines.release(open_sink(settings))
+    return was_idle
+
+
+def _run_connected(session: Session, settings: QuickSettings, log: Log, started: float) -> bool:
+    clock = _measure(session)
+    now = clock.now()
+    if clock.is_skewed or any(doubts(session, settings, now)):
+        return False
+    log.say(events.database_verified(str(session.server)))
+    log.say(events.pending_jobs("0"))
+    log.say(events.nothing_pending())
+    duration_ms = round((monotonic() - started) * 1000)
+    for line in SUMMARY:
+        log.say(events.summary_line(line.format(duration_ms=duration_ms)))
+    return _record(session, settings.host_name, now, clock.now(), duration_ms)
 
 
 def _measure(session: Session) -> Clock:
@@ -97,7 +100,9 @@ def _measure(session: Session) -> Clock:
 def _record(session: Session, host: str, opened: datetime, closed: datetime, duration_ms: int) -> bool:
     """Take a number by the planning lock and write the cycle's row: one transaction, all of it or nothing."""
     last = session.planning_lock()
-    number = max(last.number + 1, milliseconds(closed))
+    if last.holder is not None:
+        return False
+    number = max(last.number + 1, milliseconds(opened))
     session.begin()
     taken = session.change("take", last_number=last.number, number=number, holder=HOLDER, lease_until=closed)
     if taken != 1 or session.change("release", number=number) != 1:
@@ -107,15 +112,3 @@ def _record(session: Session, host: str, opened: datetime, closed: datetime, dur
         return False
     session.commit()
     return True
-
-
-def _keep(settings: QuickSettings) -> Keep:
-    """By the names of the settings, as the statements have them."""
-    kept = {
-        "keep_done_days": settings.keep_done_days,
-        "keep_cancelled_days": settings.keep_cancelled_days,
-        "keep_dead_days": settings.keep_dead_days,
-        "keep_runners_days": settings.keep_runners_days,
-        "keep_cycles_days": settings.keep_cycles_days,
-    }
-    return {name: days for name, days in kept.items() if days is not None}

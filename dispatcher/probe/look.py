@@ -1,16 +1,15 @@
 """Whether a full cycle would find anything to do. Reads, and can only doubt: who has none is surely idle."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 
 from dispatcher.probe.drivers import Session
 from mayfly.clock import milliseconds
 from mayfly.jobs.keep import cutoff
+from mayfly.settings.quick import QuickSettings
 
-Keep = Mapping[str, float]  # days, by the name of the setting; what is kept for ever is not in it
 
-
-def doubts(session: Session, keep: Keep, now: datetime) -> Iterator[str]:
+def doubts(session: Session, settings: QuickSettings, now: datetime) -> Iterator[str]:
     """What a full cycle might do something about, or have to tell of: rather too much than too little."""
     if not session.server.is_known:
         yield f"{session.server} is too old or too strange"
@@ -28,22 +27,22 @@ def doubts(session: Session, keep: Keep, now: datetime) -> Iterator[str]:
             yield f"{lane} has due jobs"
         if session.ask("processing", lane=lane):
             yield f"{lane} has jobs that are being processed"
-    yield from _prunable(session, lanes, keep, now)
+    yield from _prunable(session, settings, lanes, now)
 
 
 def _lanes(session: Session) -> Iterator[str]:
     """As mayfly.jobs.count.find_lanes: hop from one to the next."""
-    lane = ""
-    while [(lane,)] != [(None,)]:
+    ((lane,),) = session.ask("next lane", lane="")
+    while lane is not None:
+        yield lane
         ((lane,),) = session.ask("next lane", lane=lane)
-        if lane is not None:
-            yield lane
 
 
-def _prunable(session: Session, lanes: list[str], keep: Keep, now: datetime) -> Iterator[str]:
+def _prunable(session: Session, settings: QuickSettings, lanes: list[str], now: datetime) -> Iterator[str]:
     for search in session.searches:
-        if search.setting in keep:
-            before = cutoff(now, keep[search.setting])
+        days = getattr(settings, search.setting)
+        if days is not None:
+            before = cutoff(now, days)
             for lane in lanes if search.by_lane else [""]:
                 if session.ask(search.name, lane=lane, before=before, before_ms=milliseconds(before)):
                     yield f"rows are older than {search.setting}"

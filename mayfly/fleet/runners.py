@@ -12,6 +12,7 @@ from mayfly.dialect import upsert
 from mayfly.fleet.place import Place, Process
 from mayfly.schema import runners
 
+LOST = "lost"  # the ending of a runner whose end nobody saw
 LEASE_GRACE_SECONDS = 5.0  # after the dispatcher's guard has killed what was left
 
 
@@ -44,6 +45,7 @@ class LiveRunner:
     place: Place
     process: Process
     lease_until: datetime
+    has_started: bool  # until then `process` is its planner's
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,11 @@ def close_runner(connection: Connection, worker_id: str, ended: Ended, now: date
     return closed.rowcount == 1
 
 
+def was_lost(connection: Connection, worker_id: str) -> bool:
+    """Whether somebody took it for dead."""
+    return connection.execute(select(runners.c.ending).where(runners.c.worker_id == worker_id)).scalar() == LOST
+
+
 def _live(row: Any) -> LiveRunner:
     return LiveRunner(
         worker_id=row.worker_id,
@@ -146,4 +153,5 @@ def _live(row: Any) -> LiveRunner:
         place=Place(row.host, row.machine),
         process=Process(row.pid, row.pid_started),
         lease_until=row.lease_until,
+        has_started=row.heartbeat_at is not None,
     )

@@ -1,11 +1,11 @@
 """Delete what is old enough, in small slices, each in its own commit, a bounded number of them a cycle."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Select, delete, select
+from sqlalchemy import Column, ColumnElement, Delete, Select, delete, select
 
 from mayfly import schema
 from mayfly.clock import milliseconds
@@ -35,6 +35,7 @@ class Search:
 
     statement: Select[Any]
     key: Column[Any]
+    still: tuple[ColumnElement[bool], ...] = ()  # what must hold when they go: somebody may have changed the row
 
 
 def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
@@ -55,11 +56,12 @@ def _prune_slice(database: Database, search: Search) -> int:
     keys = list(database.read(lambda connection: connection.execute(search.statement).scalars().all()))
     if not keys:
         return 0
-    return database.run(lambda connection: _delete(connection, search.key, keys))
+    return database.run(lambda connection: connection.execute(delete_statement(search, keys)).rowcount)
 
 
-def _delete(connection: Connection, key: Column[Any], keys: list[Any]) -> int:
-    return connection.execute(delete(key.table).where(key.in_(keys))).rowcount
+def delete_statement(search: Search, keys: Collection[Any]) -> Delete:
+    """A job that was given another try since the look stays."""
+    return delete(search.key.table).where(search.key.in_(sorted(set(keys))), *search.still)
 
 
 def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
@@ -68,7 +70,7 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
             for lane in lanes:
                 for priority in PRIORITIES:
                     old = finished_statement(jobs, lane, status, priority, cutoff(now, days))
-                    yield Search(old, jobs.table.c.id)
+                    yield Search(old, jobs.table.c.id, still=(jobs.c.status == status,))
     if keep.runners is not None:
         finished_at = schema.runners.c.finished_at
         yield _aged(schema.runners.c.worker_id, finished_at, cutoff(now, keep.runners))

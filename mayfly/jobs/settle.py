@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Update, insert, update
+from sqlalchemy import Connection, Update, insert, select, update
 
 from mayfly import dialect, schema
 from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.outcome import Kind, Outcome
 from mayfly.schema import JobTable
-from mayfly.tally import Key, Sample, Tally, add, count_samples, histogram_text
+from mayfly.tally import Count, Key, Sample, Tally, add, count_samples, histogram_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,11 @@ def settle_on(
             raise _NotAllOurs
         else:
             lost.append(members[0].job)
+    if lost and not settled and _was_written(connection, settler, settlements, now, tally):
+        # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
+        return Settled(add(tally, _counted(settlements, now)), ())
     _write_attempts(connection, settler.worker_id, settled, now)
-    now_counted = count_samples(_sample(each, now) for each in settled)
+    now_counted = _counted(settled, now)
     total = add(tally, now_counted)
     write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in now_counted})
     return Settled(total, tuple(lost))
@@ -145,6 +148,24 @@ def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Se
     ]
     if rows:
         connection.execute(insert(schema.attempts), rows)
+
+
+def _was_written(
+    connection: Connection, settler: Settler, settlements: Sequence[Settlement], now: datetime, tally: Tally
+) -> bool:
+    """The totals tell, written in the same transaction by nobody but us: they are further than we know of."""
+    c = schema.totals.c
+    ours = select(c.lane, c.type, c.outcome, c.jobs).where(
+        c.cycle_id == settler.cycle_id, c.worker_id == settler.counted_as
+    )
+    stored = {(row.lane, row.type, row.outcome): row.jobs for row in connection.execute(ours)}
+    counted = _counted(settlements, now)
+    total = add(tally, counted)
+    return all(stored.get(key) == total[key].jobs for key in counted)
+
+
+def _counted(settlements: Iterable[Settlement], now: datetime) -> dict[Key, Count]:
+    return count_samples(_sample(each, now) for each in settlements)
 
 
 def _sample(settlement: Settlement, now: datetime) -> Sample:

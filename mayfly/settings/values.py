@@ -5,7 +5,6 @@ clause of its own where it knows better what is wrong.
 """
 
 import re
-from decimal import Decimal
 from pathlib import Path
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
@@ -21,16 +20,17 @@ def size_text(count: int) -> str:
 
 # A letter means a power of 1024, with and without B or iB: what systemd, Docker and PHP mean by 512M.
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
-_SIZE = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?) ?([KMG])(?:I?B)?")
+_SIZE = r"([0-9]+)(?:(?:\.([0-9]+))? ?([KMG])(?:I?B)?)?"
 
 
 def read_size(value: object) -> object:
     if not isinstance(value, str):
         return refuse_bool(value)
-    match = _SIZE.fullmatch(value.strip().upper())
+    match = re.fullmatch(_SIZE, value.strip().upper())
     if match is None:
         raise ValueError
-    return int(Decimal(match[1] or match[2]) * _UNITS[match[3] or ""])
+    whole, fraction, unit = match[1], match[2] or "", match[3] or ""
+    return int(whole + fraction) * _UNITS[unit] // 10 ** len(fraction)
 
 
 def refuse_bool(value: object) -> object:
@@ -52,7 +52,7 @@ def read_modules(value: object) -> tuple[str, ...]:
 
 
 def check_host_name(value: str) -> str:
-    if not (1 <= len(value) <= 64 and value.isprintable() and not re.search(r"\s", value)):
+    if not (1 <= len(value) <= 64 and value.isprintable() and " " not in value):  # no other space is printable
         raise ValueError
     return value
 
@@ -85,9 +85,7 @@ DATABASE_RULE = "a URL that begins with sqlite:///, mysql://, mariadb://, postgr
 
 # user:password@host:port/database?options. Stricter than SQLAlchemy, which takes what follows a stray @ for a
 # host, and not left to it, because settings must stay cheap to load.
-_SERVER = re.compile(
-    r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
-)
+_SERVER = r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
 
 
 def database_url(text: str, home: Path) -> str:
@@ -115,7 +113,7 @@ def _sqlite(rest: str, home: Path) -> str:
 def _server(rest: str, scheme: str) -> str:
     if rest.count("@") > 1:
         raise ValueError("has more than one @: write one that is part of a password or an option as %40")
-    match = _SERVER.fullmatch(rest)
+    match = re.fullmatch(_SERVER, rest)
     if match is None or not 1 <= int(match["port"] or 1) <= 65535:
         raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
     return rest
@@ -123,7 +121,11 @@ def _server(rest: str, scheme: str) -> str:
 
 def without_password(url: str) -> str:
     """A URL as database_url() gives it, without the user's password: what stays when that is changed."""
-    return re.sub(r"^([^:]+://[^:/@]*):[^@]*@", r"\1@", url)
+    scheme, separator, rest = url.partition("://")
+    account, at, address = rest.partition("@")
+    if not at or account.startswith("/"):  # no account, or the path of a file
+        return url
+    return f"{scheme}{separator}{account.partition(':')[0]}@{address}"
 
 
 def mask_password(text: str) -> str:

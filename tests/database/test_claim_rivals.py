@@ -60,7 +60,7 @@ def test_eight_runners_share_a_lane(migrated_url: str, database: Database) -> No
 
 def test_nobody_takes_a_full_lane_for_empty(migrated_url: str, database: Database) -> None:
     """When all runners are through, nothing is left: an empty answer was never believed too early."""
-    insert_rows(database, 300)
+    insert_rows(database, 120)
 
     in_threads([partial(drain, migrated_url, f"worker-{number}", size=1) for number in range(RUNNERS)])
 

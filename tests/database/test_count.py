@@ -73,11 +73,10 @@ def test_lanes_with_strange_names_are_found(database: Database) -> None:
 def test_many_lanes_are_counted(database: Database) -> None:
     """Hundreds, as of a lane for each customer: no statement grows beyond what a database takes."""
     due = database.clock.now() - timedelta(minutes=1)
-    rows = [{"type": "noop", "payload": "{}", "run_at": due, "lane": f"customer-{number}"} for number in range(600)]
+    rows = [{"type": "noop", "payload": "{}", "run_at": due, "lane": f"customer-{number}"} for number in range(250)]
     database.run(lambda connection: connection.execute(insert(jobs), rows))
 
-    assert {str(each) for each in counted(database)} == {"1"}
-    assert len(counted(database)) == 600
+    assert [str(each) for each in counted(database)] == ["1"] * 250
 
 
 def counted(database: Database, cap: int = 1000) -> list[Due]:

@@ -194,7 +194,7 @@ def test_a_handler_that_takes_all_memory_is_ended(installation: Installation) ->
 
 def cycles_until_settled(installation: Installation, **settings: str) -> list[CompletedProcess[str]]:
     """One minute after the other, as cron would, until nothing is left to do."""
-    cycles = []
+    cycles: list[CompletedProcess[str]] = []
     while not cycles or not installation.statuses().keys() <= {"done", "dead"}:
         cycles.append(installation.dispatch(**settings))
         assert len(cycles) < 10, installation.log

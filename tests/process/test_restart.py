@@ -137,16 +137,20 @@ def test_sessions_killed_again_and_again_lose_nothing(
     assert booked == ids[60:]
     assert "Traceback" not in installed.log
     assert killed > 0
-    import shutil; shutil.copy(installed.home / "logs/dispatcher.log", f"/tmp/scratch/{restartable_server.engine_name}.log")
 
 
 def disturbed_cycle(installation: Installation, server: PrivateServer) -> int:
     """A cycle whose sessions are all killed as soon as a few more jobs have begun; how many sessions that were."""
-    killed, begun = 0, started(installation)
     cycle = installation.start("dispatcher", BATCH_SIZE="4", **SOON)
+    killed, next_at = 0, started(installation) + 5
+
+    def may_go_on() -> bool:
+        return cycle.poll() is not None or started(installation) >= next_at
+
     while cycle.poll() is None:
-        wait_until(lambda seen=begun: cycle.poll() is not None or started(installation) >= seen + 5, "prey", 60)
-        killed, begun = killed + kill_sessions(installation, server), started(installation)
+        wait_until(may_go_on, "five more jobs", 60)
+        killed += kill_sessions(installation, server)
+        next_at = started(installation) + 5
     assert "Traceback" not in cycle.communicate()[1]
     return killed
 

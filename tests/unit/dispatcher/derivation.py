@@ -47,14 +47,18 @@ SLOTS: Mapping[object, str] = {
 
 def dialects() -> dict[str, Dialect]:
     """With parameters by name, which every one of the drivers takes."""
-    mysql = make_url("mysql+pymysql://").get_dialect()(paramstyle="pyformat")
-    mysql._requires_alias_for_on_duplicate_key = True  # type: ignore[attr-defined]  # as it is from 8.0.20 on
+    mysql = _dialect("mysql+pymysql://", paramstyle="pyformat")
+    mysql._requires_alias_for_on_duplicate_key = True  # as SQLAlchemy finds it on a server from 8.0.20 on
     return {
-        "sqlite": make_url("sqlite://").get_dialect()(paramstyle="named"),
-        "mariadb": make_url("mysql+pymysql://").get_dialect()(paramstyle="pyformat", is_mariadb=True),
+        "sqlite": _dialect("sqlite://", paramstyle="named"),
+        "mariadb": _dialect("mysql+pymysql://", paramstyle="pyformat", is_mariadb=True),
         "mysql": mysql,
-        "postgresql": make_url("postgresql+psycopg://").get_dialect()(paramstyle="pyformat"),
+        "postgresql": _dialect("postgresql+psycopg://", paramstyle="pyformat"),
     }
+
+
+def _dialect(url: str, **options: Any) -> Any:
+    return make_url(url).get_dialect()(**options)
 
 
 def derived_text(dialect: Dialect) -> str:
