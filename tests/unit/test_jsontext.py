@@ -50,9 +50,7 @@ def test_text_stays_readable() -> None:
     assert jsontext.encode({"näme": "💥"}) == '{"näme":"💥"}'
 
 
-@pytest.mark.parametrize(
-    ("text", "encoded"), [("a\x00b", r'"a\u0000b"'), ("\n", r'"\n"'), ("\x1f", r'"\u001f"')]
-)
+@pytest.mark.parametrize(("text", "encoded"), [("a\x00b", r'"a\u0000b"'), ("\n", r'"\n"'), ("\x1f", r'"\u001f"')])
 def test_control_characters_are_escaped(text: str, encoded: str) -> None:
     """NUL above all: PostgreSQL has no text with it."""
     assert jsontext.encode(text) == encoded
