@@ -45,7 +45,7 @@ class LiveRunner:
     place: Place
     process: Process
     lease_until: datetime
-    has_started: bool  # until then `process` is its planner's
+    has_started: bool = True  # until then `process` is its planner's
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,19 @@ def test_a_live_runner_is_not_rescued(installation: Installation) -> None:
     assert [(job.status, job.claims, job.crashes) for job in everything(installation)] == [("done", 1, 0)]
 
 
+@pytest.mark.parametrize("spawn", ["fork", "exec"])
+def test_runners_die_with_their_dispatcher(embedded: Installation, spawn: str) -> None:
+    """Nobody would be left to end them in time: the kernel does it, however they were started."""
+    embedded.enqueue("oversleep")
+    cycle = embedded.start("dispatcher", SPAWN=spawn)
+    wait_until(embedded.runner_pids, "a runner works")
+
+    cycle.kill()
+    cycle.communicate()
+
+    wait_until(lambda: embedded.processes() == [], "nothing is left", 5)
+
+
 def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Installation) -> None:
     """The kernel kills the runners of a dead dispatcher; their children are ended by the next cycle."""
     embedded.enqueue("parent")

@@ -68,7 +68,7 @@ def test_a_stopped_runner_interrupts_a_long_job_only_at_the_guard(embedded: Inst
     """Until then the job may finish; then it is released, for it came late and did not have the whole window."""
     embedded.enqueue("sleep", '{"seconds": 1}')
     job_id = embedded.enqueue("oversleep")[0]
-    dispatcher = embedded.start("dispatcher", WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="5")
+    dispatcher = embedded.start("dispatcher", WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="8")
     wait_until(lambda: embedded.statuses().get("done") == 1, "the long job runs")
 
     dispatcher.send_signal(signal.SIGTERM)
