@@ -7,17 +7,17 @@ from mayfly.clock import monotonic
 
 def main() -> None:
     started = monotonic()
-    if not _was_idle(started):
-        from dispatcher import cli  # imports what most minutes can do without
+    if not was_idle(started):
+        from dispatcher import cli  # here: it imports what most minutes can do without
 
         cli.main(started)
 
 
-def _was_idle(started: float) -> bool:
-    """Somebody who watches, or asks for something special, gets the full path at once."""
-    if len(sys.argv) > 1 or sys.stderr.isatty():
-        return False
+def was_idle(started: float) -> bool:
+    """Whether the probe has run this minute. Who watches, or asks for something special, gets the full path."""
     try:
+        if len(sys.argv) > 1 or sys.stderr.isatty():
+            return False
         from dispatcher.probe import run_idle_cycle
         from mayfly.settings.quick import quick_settings
 

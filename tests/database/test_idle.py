@@ -171,7 +171,7 @@ DOUBTFUL: dict[str, list[Row]] = {
     "another host's runner": [runner(host="there", lease_until=NOON - HOUR)],
     "a lane that was passed over": [passed_over(1)],
     "an old done job": [finished_job("done", 8 * DAY, priority=0)],
-    "an old cancelled job": [finished_job("cancelled", 8 * DAY, lane="mail")],
+    "an old cancelled job in the second lane": [job(), finished_job("cancelled", 8 * DAY, lane="mail")],
     "an old runner": [runner(finished_at=NOON - 8 * DAY)],
     "an old cycle": [cycle(92 * DAY)],
     "old totals": [total(92 * DAY)],
@@ -326,24 +326,31 @@ def test_a_host_whose_clock_is_off_is_left_to_the_full_path(
     assert not (tmp_path / "logs").exists()
 
 
+@pytest.mark.parametrize("before_it_is_read", [True, False])
 def test_a_rival_who_takes_the_planning_lock_in_between_keeps_it(
-    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_it_is_read: bool
 ) -> None:
     """Two hosts never have the same number, and an idle one takes nobody's lock away."""
     read = Session.planning_lock
-    looks = []
+    looks: list[Any] = []
+
+    def take() -> None:
+        taken = update(schema.locks).values(holder="rival", number=schema.locks.c.number + 1)
+        database.run(lambda connection: connection.execute(taken))
 
     def planning_lock(session: Session) -> Any:
+        is_second = len(looks) == 1  # the look at the tables is done, the number is about to be taken
+        if is_second and before_it_is_read:
+            take()
         looks.append(read(session))
-        if len(looks) == 2:  # the look at the tables is done, the number is about to be taken
-            taken = update(schema.locks).values(holder="rival", number=schema.locks.c.number + 1)
-            database.run(lambda connection: connection.execute(taken))
+        if is_second and not before_it_is_read:
+            take()
         return looks[-1]
 
     monkeypatch.setattr(Session, "planning_lock", planning_lock)
     was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
 
-    assert not was_idle
+    assert (len(looks), was_idle) == (2, False)
     with closing(connect(migrated_url)) as session:
         assert read(session).holder == "rival"
     assert not (tmp_path / "logs").exists()

@@ -13,6 +13,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from mayfly import Job, handler
+from mayfly.fleet.place import start_time
 
 
 @handler("ledger")
@@ -109,7 +110,7 @@ def witnessed(job: Job) -> None:
             alone = "alone"
         except BlockingIOError:
             alone = "beside another"
-        runs.write(f"{job.id} {job.claims} {os.getpid()} {alone}\n")
+        runs.write(f"{job.id} {job.claims} {os.getpid()}/{start_time(os.getpid())} {alone}\n")
         runs.flush()
         if job.payload.get("booked"):
             booked(job)
@@ -137,11 +138,14 @@ def torrent(_job: Job) -> None:
     subprocess.run(["yes", "y" * 1000], check=True)
 
 
-@handler("pooled")
-def pooled(_job: Job) -> list[int]:
-    """Work in child processes, which are ended by SIGTERM as the standard library does it."""
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        return pool.map(abs, [-1, -2])
+@handler("terminating")
+def terminating(_job: Job) -> int | None:
+    """Ends a process of its own by SIGTERM, as the pools of the standard library do."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(3600,))
+    child.start()
+    child.terminate()
+    child.join(10)
+    return child.exitcode
 
 
 @handler("stopped")

@@ -18,6 +18,7 @@ from tests.process.installation import Installation, wait_until
 SHORT = {"WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "4"}
 LEASE_SECONDS = 4 + LEASE_GRACE_SECONDS  # of a cycle with these settings
 SOON = {"BACKOFF_BASE": "0.05"}
+AT_ONCE = {"BACKOFF_BASE": "0.000001"}
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 
 
@@ -99,20 +100,25 @@ def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: 
 
 
 def test_a_runner_that_slept_through_its_lease_says_so(installation: Installation) -> None:
-    """A machine that was suspended: its clock of guards stood still, and only the table knows better."""
-    job_id = installation.enqueue("witnessed", '{"seconds": 1}')[0]
+    """A machine was suspended, and its clocks with it: it does not settle the job that another host now works on."""
+    job_id = installation.enqueue("witnessed", '{"seconds": 2}')[0]
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(runner):
         expire_leases(installation)
-        finish_elsewhere(installation)
-        settled = everything(installation)
+        cycle = installation.start("dispatcher", HOST_NAME="bert", **AT_ONCE)
+        wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
     _, complained = runner.communicate(timeout=30)
+    meanwhile = installation.job(job_id)
+    cycle.communicate(timeout=30)
 
-    assert everything(installation) == settled
     assert (runner.returncode, complained) == (0, "")
     assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+    assert (meanwhile.status, meanwhile.claims, meanwhile.attempts) == ("processing", 2, 1)
+    job = installation.job(job_id)
+    assert (job.status, job.worker_id, job.claims, job.attempts) == ("done", meanwhile.worker_id, 2, 1)
+    assert (cycle.returncode, len(runs(installation))) == (0, 2)
 
 
 @SERVERS
@@ -158,7 +164,7 @@ def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     kill_in_the_middle(installation)
     began = time.monotonic()
 
-    cycle = installation.dispatch(HOST_NAME="anna", BACKOFF_BASE="0.001")
+    cycle = installation.dispatch(HOST_NAME="anna", **AT_ONCE)
 
     assert time.monotonic() - began < LEASE_SECONDS, "the lease of that cycle would have been a minute"
     assert cycle.returncode == 0

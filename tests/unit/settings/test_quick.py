@@ -1,5 +1,6 @@
 """What an idle cycle reads of the settings is what load() reads, or nothing at all."""
 
+from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mayfly.errors import SettingsError
 from mayfly.settings import LaneSettings, Settings, load
 from mayfly.settings.files import plain_variables
 from mayfly.settings.model import NAMES
-from mayfly.settings.names import variable_of
+from mayfly.settings.names import _close, variable_of
 from mayfly.settings.quick import INFINITE, LANE, POOL, SETTINGS, QuickSettings, Rule, quick_settings
 from mayfly.settings.quick import NAMES as QUICK_NAMES
 
@@ -296,3 +297,20 @@ def test_the_usual_lines_are_plain() -> None:
         "DATABASE_URL": "mysql://u:p%40#$@h/d",
         "A": "b c",
     }
+
+
+# --- names ------------------------------------------------------------------------------------------------
+
+words_like_ours = st.one_of(
+    st.sampled_from(sorted(NAMES.plain)).map(str.upper),
+    st.text("ABKLMSTZ_", max_size=14),
+    st.sampled_from(["BATCH_SIZ", "BATHC_SIZE", "LANE", "LAENS", "LOGNAME", "HOSTNAME", "SHELL", "KEEP_DONE_DAY"]),
+)
+
+
+@given(words_like_ours, st.sampled_from([0.6, 0.85, 0.9]))
+def test_close_names_are_those_that_difflib_finds(word: str, cutoff: float) -> None:
+    """It is only asked less often."""
+    known = [variable_of((name,)) for name in sorted(NAMES.plain)]
+
+    assert _close(word, known, cutoff) == get_close_matches(word, known, cutoff=cutoff)
