@@ -64,7 +64,7 @@ class BatchRunner:
         """What became of the job at last; None if it is no longer ours."""
         if self.invoker.transaction.connection is not None:
             return self._settle_with_handler(job, ran)
-        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms))
+        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
         return ran
 
     def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:

@@ -38,7 +38,9 @@ class Guard:
             signal.signal(each, self._on_stop)
         os.register_at_fork(after_in_child=self._forget)
         self._arm()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))  # held since the dispatcher's spawn
+        signal.pthread_sigmask(
+            signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT)
+        )  # held since the dispatcher's spawn
 
     @property
     def may_start(self) -> bool:

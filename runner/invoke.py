@@ -32,6 +32,7 @@ class Ran(NamedTuple):
     duration_ms: int | None = None
     cause: Cause | None = None  # why it was interrupted
     dropped: str | None = None  # why its result was not kept
+    at_once: bool = False  # to be committed before the next job starts
     unknown: bool = False  # no handler, and perhaps only because a module is broken
 
 
@@ -116,7 +117,7 @@ class Invoker:
             ended = monotonic()
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
-        return ran._replace(duration_ms=round((ended - started) * 1000))
+        return ran._replace(duration_ms=round((ended - started) * 1000), at_once=handler.ack == "each")
 
     def failed(self, job: Job, error: BaseException) -> Ran:
         """The job's failure; nothing that its handler wrote in job.transaction() stays."""

@@ -94,10 +94,10 @@ def together(rows: Sequence[Row[Any]], fresh: bool) -> Sequence[Row[Any]]:
 
 
 def _job(row: Row[Any], lane: str) -> Job:
-    """By position, in the order of `due_statement`: looking columns up by name costs more than the rest of a claim."""
+    """By position, in the order of `due_statement`: to look columns up by name costs more than the rest of this."""
     columns: tuple[Any, ...] = tuple(row)
     id_, type_, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key = columns
     return Job(
-        id_, type_, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions, suspect == 1, run_at,
-        group_key,
+        id_, type_, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions, suspect == 1,
+        run_at, group_key,
     )  # fmt: skip

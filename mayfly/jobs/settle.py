@@ -15,7 +15,6 @@ from mayfly.outcome import DONE, Kind, Outcome
 from mayfly.schema import JobTable
 from mayfly.tally import Key, Sample, Tally, add, count_samples, histogram_text
 
-
 MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -38,8 +37,9 @@ class Settler:
 
 @dataclass(frozen=True)
 class Settled:
-    tally: Tally  # everything this process has settled so far
+    settlements: tuple[Settlement, ...]  # what was written
     lost: tuple[Job, ...]  # somebody else owns these now; nothing was changed
+    tally: Tally  # everything this process has counted so far
 
 
 class _NotAllOurs(Exception):
@@ -47,14 +47,24 @@ class _NotAllOurs(Exception):
 
 
 def settle(
-    database: Database, jobs: JobTable, settler: Settler, settlements: Sequence[Settlement], tally: Tally
+    database: Database,
+    jobs: JobTable,
+    settler: Settler,
+    settlements: Sequence[Settlement],
+    tally: Tally,
+    count: bool = True,
 ) -> Settled:
-    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported."""
+    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported.
+
+    With count=False the totals are left to a later `count_settled`: a commit a job is dear enough.
+    """
     now = database.clock.now()
     try:
-        return database.run(lambda c: settle_on(c, jobs, settler, settlements, now, tally))
+        return database.run(lambda c: settle_on(c, jobs, settler, settlements, now, tally, count=count))
     except _NotAllOurs:
-        return database.run(lambda c: settle_on(c, jobs, settler, settlements, now, tally, one_by_one=True))
+        return database.run(
+            lambda c: settle_on(c, jobs, settler, settlements, now, tally, count=count, one_by_one=True)
+        )
 
 
 def settle_on(
@@ -64,6 +74,8 @@ def settle_on(
     settlements: Sequence[Settlement],
     now: datetime,
     tally: Tally,
+    *,
+    count: bool = True,
     one_by_one: bool = False,
 ) -> Settled:
     """The same on a transaction of the caller's."""
@@ -78,10 +90,18 @@ def settle_on(
         else:
             lost.append(members[0].job)
     _write_attempts(connection, settler.worker_id, settled, now)
+    counted = count_settled(connection, settler, settled, now, tally) if count else tally
+    return Settled(tuple(settled), tuple(lost), counted)
+
+
+def count_settled(
+    connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime, tally: Tally
+) -> Tally:
+    """Add to what this process has counted so far, and write the new figures."""
     now_counted = count_samples(_sample(each, now) for each in settled)
     total = add(tally, now_counted)
     write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in now_counted})
-    return Settled(total, tuple(lost))
+    return total
 
 
 def settle_statement(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:

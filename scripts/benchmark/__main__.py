@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable
 
 import click
+
+from mayfly.migrations import migrate
 from scripts.benchmark import claim, drain
 from scripts.benchmark.measure import Figure, table
 from scripts.benchmark.stage import new_stage
-
-from mayfly.migrations import migrate
 from tests.databases import Databases
 from tests.servers import engine_names
 
@@ -26,7 +26,12 @@ def _drain(databases: Databases, engine: str, scale: float, times: int) -> Figur
         return drain.measure(stage, round(1_000_000 * scale), times)
 
 
-BENCHMARKS: dict[str, Benchmark] = {"claim": _claim, "drain": _drain}
+def _each(databases: Databases, engine: str, scale: float, times: int) -> Figure:
+    with new_stage(databases, engine) as stage:
+        return drain.measure_each(stage, round(20_000 * scale), times)
+
+
+BENCHMARKS: dict[str, Benchmark] = {"claim": _claim, "drain": _drain, "each": _each}
 
 
 @click.command(help="Measure Mayfly on private servers, alternately with a yardstick, and print the ratios.")

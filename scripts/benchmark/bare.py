@@ -23,7 +23,11 @@ FINISH = (
     "UPDATE mayfly_jobs SET status = 'done', started_at = {now}, finished_at = {now}, duration_ms = 0"
     " WHERE id IN ({ids}) AND worker_id = '{worker}' AND claims = 1 AND status = 'processing'"
 )
-CLOCKS = {"mysql": "UTC_TIMESTAMP(6)", "postgresql": "clock_timestamp()", "sqlite": "strftime('%Y-%m-%d %H:%M:%f000')"}
+CLOCKS = {
+    "mysql": "UTC_TIMESTAMP(6)",
+    "postgresql": "clock_timestamp()",
+    "sqlite": "strftime('%Y-%m-%d %H:%M:%f000')",
+}
 
 
 def connect(url: str) -> Any:

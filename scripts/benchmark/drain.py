@@ -12,14 +12,24 @@ BATCHES = {"sqlite": 1000, "mariadb": 1000, "postgres": 100}  # the best of each
 
 
 def measure(stage: Stage, rows: int, times: int) -> Figure:
-    ours, yardstick = alternately(lambda: _mayfly(stage, rows), lambda: _bare(stage, rows), times)
-    goal = GOALS[stage.engine]
-    return Figure(f"drain {rows:,} jobs", stage.engine, "jobs/s", ours, yardstick, f">= {goal:g}", at_least=goal)
+    return _measure(stage, rows, times, "nothing", "batch", GOALS[stage.engine], f"drain {rows:,} jobs")
 
 
-def _mayfly(stage: Stage, rows: int) -> float:
+def measure_each(stage: Stage, rows: int, times: int) -> Figure:
+    """Every outcome committed before the next job starts."""
+    return _measure(stage, rows, times, "nothing_each", "each", 0.85, f'drain {rows:,} jobs, ack="each"')
+
+
+def _measure(stage: Stage, rows: int, times: int, type_name: str, mode: str, goal: float, name: str) -> Figure:
+    ours, yardstick = alternately(
+        lambda: _mayfly(stage, rows, type_name), lambda: _bare(stage, rows, type_name, mode), times
+    )
+    return Figure(name, stage.engine, "jobs/s", ours, yardstick, f">= {goal:g}", at_least=goal)
+
+
+def _mayfly(stage: Stage, rows: int, type_name: str) -> float:
     """The whole life of `python -m dispatcher`; cycles follow each other until all is drained."""
-    _fill(stage, rows)
+    _fill(stage, rows, type_name)
     seconds = 0.0
     while stage.value("SELECT COUNT(*) FROM mayfly_jobs WHERE status <> 'done'"):
         seconds += stage.dispatch().seconds
@@ -27,17 +37,17 @@ def _mayfly(stage: Stage, rows: int) -> float:
     return rows / seconds
 
 
-def _bare(stage: Stage, rows: int) -> float:
-    _fill(stage, rows)
-    spent = stage.run("-m", "scripts.benchmark.bare", str(PROCESSES), str(BATCHES[stage.engine]), "batch")
+def _bare(stage: Stage, rows: int, type_name: str, mode: str) -> float:
+    _fill(stage, rows, type_name)
+    spent = stage.run("-m", "scripts.benchmark.bare", str(PROCESSES), str(BATCHES[stage.engine]), mode)
     assert stage.value("SELECT COUNT(*) FROM mayfly_jobs WHERE status = 'done' AND claims = 1") == rows
     return rows / spent.seconds
 
 
-def _fill(stage: Stage, rows: int) -> None:
+def _fill(stage: Stage, rows: int, type_name: str) -> None:
     stage.clear()
     database = stage.database()
-    add_rows(database, rows, status="pending", age=timedelta(hours=1), type_name="nothing")
+    add_rows(database, rows, status="pending", age=timedelta(hours=1), type_name=type_name)
     database.close()
 
 

@@ -64,7 +64,9 @@ def test_a_cycle_with_trouble_mails_a_short_paragraph(embedded: Installation) ->
         rf"See {embedded.home}/logs/dispatcher\.log\.\n",
         cycle.stderr,
     )
-    assert re.search(r"ERROR: Worker worker-\d+-\d crashed: the runner was killed by signal 9 \(SIGKILL\)", embedded.log)
+    assert re.search(
+        r"ERROR: Worker worker-\d+-\d crashed: the runner was killed by signal 9 \(SIGKILL\)", embedded.log
+    )
 
 
 def test_every_line_of_a_json_log_is_an_object(embedded: Installation) -> None:

@@ -113,4 +113,3 @@ def start_and_wait(installation: Installation, **settings: str) -> subprocess.Po
     dispatcher = installation.start("dispatcher", **settings)
     installation.wait_for_latch()
     return dispatcher
-
