@@ -8,7 +8,7 @@ from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
 from dispatcher.supervise import EndedChild
 from dispatcher.world import World
 from mayfly import events
-from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners
+from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
 from mayfly.jobs.count import find_lanes
 from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
@@ -34,7 +34,10 @@ class Aftermath:
         pages = pages_in(self.world.directory)  # before the rows: a runner's row is written before its page
         for runner in dead_runners(self.world.database, self.world.place):
             path = page_path(self.world.directory, runner.worker_id)
-            self._rescue_lost(runner, read_page(path) if runner.place == self.world.place else None)
+            is_here = runner.place == self.world.place
+            if is_here and runner.has_started:
+                runner.process.end_group()  # a killed dispatcher could not
+            self._rescue_lost(runner, read_page(path) if is_here else None)
         self._rescue_expired()
         if pages:
             self._remove_unless_live(pages)
@@ -51,7 +54,6 @@ class Aftermath:
             self.tally,
         )
         self._note(rescued)
-        self._tell_lost_leases(ended, rescued)
         # Not before its jobs are settled: where the database is gone, the next cycle reads who was running.
         page_path(self.world.directory, assignment.worker_id).unlink(missing_ok=True)
         self._close(ended)
@@ -95,13 +97,6 @@ class Aftermath:
             if page not in kept:
                 page.unlink(missing_ok=True)
 
-    def _tell_lost_leases(self, ended: EndedChild, rescued: Rescued) -> None:
-        """A job that was still running when its runner ended, and yet was not ours any more."""
-        ours = {each.job.id for each in rescued.settlements}
-        for running in ended.exit.seen.running:
-            if running.job_id not in ours:
-                self.world.log.say(events.lost_lease_of_dead(running.job_id, ended.assignment.worker_id))
-
     def _note(self, rescued: Rescued) -> None:
         self.tally = rescued.tally
         self.rescued += len(rescued.settlements)
@@ -122,9 +117,11 @@ class Aftermath:
             peak_memory=exit_.peak_memory,
             cpu_ms=ended.cpu_ms,
         )
-        database = self.world.database
+        database, worker_id = self.world.database, ended.assignment.worker_id
         now = database.clock.now()
-        database.run(lambda connection: close_runner(connection, ended.assignment.worker_id, row, now))
+        closed = database.run(lambda connection: close_runner(connection, worker_id, row, now))
+        if not closed and database.run(lambda connection: was_lost(connection, worker_id)):
+            self.world.log.say(events.worker_lost_lease(worker_id))
 
     def _settler(self, worker_id: str) -> Settler:
         return Settler(worker_id, self.cycle_id, counted_as=f"dispatcher-{self.cycle_id}")

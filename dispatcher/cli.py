@@ -30,8 +30,8 @@ from mayfly.version import require_version
 @click.option("--dry-run", is_flag=True, help="Print the plan and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
 @click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
-def command(dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
-    started = monotonic()
+@click.pass_obj
+def command(started: float, dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
     loaded = load()
     if dry_run:
         return show_plan(loaded.settings, frozenset(lanes), as_json, started)
@@ -148,5 +148,6 @@ def _log_name(settings: Settings) -> str:
     return str(settings.log_dir / LOG_NAME) if settings.log_to == "file" else f"the log ({settings.log_to})"
 
 
-def main() -> None:
-    commandline.run(command, "python -m dispatcher")
+def main(started: float | None = None) -> None:
+    """`started` is when this minute began, where something else came first (see probe): the guard counts from it."""
+    commandline.run(command, "python -m dispatcher", monotonic() if started is None else started)

@@ -54,7 +54,7 @@ def ending_of(exit_: Exit) -> Ending:
 
 
 def would_end_again(exit_: Exit) -> bool:
-    """An error, or a crash before the first job: no job is to blame, and the lane's next runner would fare the same."""
+    """An error, or a crash before the first job: no job is to blame, and the next runner would fare the same."""
     seen = exit_.seen
     idle = not (seen.running or seen.done or seen.failed)
     return ending_of(exit_) is Ending.ERROR or (ending_of(exit_) is Ending.CRASH and idle)

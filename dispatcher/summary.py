@@ -28,7 +28,6 @@ class Summary:
     rescued: int = 0
     repeated: int = 0
     pruned: int = 0
-    passed_over: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 

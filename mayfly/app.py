@@ -96,7 +96,7 @@ def enqueue(
     )
     if given is not None:
         return insert_job(given, JOBS, new)
-    return current_app().database.run(lambda own: insert_job(own, JOBS, new))
+    return current_app().database.run(lambda own: insert_job(own, JOBS, new), twice=unique_key is not None)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
@@ -112,7 +112,7 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
 
 
 def _insert_committed(part: list[NewJob]) -> int:
-    return current_app().database.run(lambda own: insert_jobs(own, JOBS, part))
+    return current_app().database.run(lambda own: insert_jobs(own, JOBS, part), twice=False)
 
 
 def admit(

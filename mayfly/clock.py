@@ -1,16 +1,15 @@
 """The one place that reads a clock. The database's time rules; guards count on the monotonic clock."""
 
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 SKEW_WORTH_TELLING = timedelta(seconds=1)
 
 _pinned: timedelta | None = None  # see mayfly.testing: measuring means nothing while a test holds Python's clock
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(NamedTuple):
     """The host's clock, moved by its measured distance to the database's."""
 
     measured: timedelta = timedelta(0)

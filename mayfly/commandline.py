@@ -8,10 +8,10 @@ from mayfly import exits
 from mayfly.errors import MayflyError, UsageError
 
 
-def run(command: click.Command, program: str) -> None:
-    """Run a click command; its return value is the exit code."""
+def run(command: click.Command, program: str, context: object = None) -> None:
+    """Run a click command, which may ask for `context` as click's obj; its return value is the exit code."""
     try:
-        code = command.main(prog_name=program, standalone_mode=False)
+        code = command.main(prog_name=program, standalone_mode=False, obj=context)
     except click.ClickException as error:
         error.show()
         sys.exit(exits.USAGE)

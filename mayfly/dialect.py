@@ -1,7 +1,7 @@
 """The only module that asks which database this is. Each branch says what differs and why."""
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlalchemy.sql.dml import Insert
 from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
-from mayfly.errors import ServerTooOld
+from mayfly.errors import BadDatabaseOption, ServerTooOld
 
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 10  # PyMySQL's own default waits for ever on a cut link
@@ -175,6 +175,7 @@ def embedded_file(url: str) -> Path | None:
 
 
 def prepare_engine(engine: Engine) -> None:
+    listen(engine, "do_connect", _connect)
     # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
     # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
     if engine.dialect.name == "sqlite":
@@ -185,9 +186,28 @@ def prepare_engine(engine: Engine) -> None:
         listen(engine, "connect", _leave_json_as_text)
 
 
+def _connect(dialect: Dialect, _record: object, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """What the driver cannot make sense of is what somebody wrote behind the ? of DATABASE_URL."""
+    # Differs because PyMySQL is called with the options and raises whatever Python does; psycopg parses them.
+    try:
+        return dialect.connect(*arguments, **options)
+    except (TypeError, ValueError, OSError, dialect.loaded_dbapi.ProgrammingError) as error:
+        raise BadDatabaseOption(str(error).strip()) from error
+
+
 def _leave_transactions_to_us(dbapi_connection: Any, _record: object) -> None:
     dbapi_connection.isolation_level = None
     dbapi_connection.execute("PRAGMA synchronous=FULL")
+    _write_ahead(dbapi_connection)
+
+
+def _write_ahead(dbapi_connection: Any) -> None:
+    """WAL: readers wait for nobody. A property of the file, set by the first who can; a copy may have lost it."""
+    [pages] = dbapi_connection.execute("PRAGMA page_count").fetchone()
+    if pages == 0:
+        return  # not before the tables are in it: a file that has any content counts as complete
+    with suppress(dbapi_connection.OperationalError):  # somebody is at work in it: another time
+        dbapi_connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _begin_immediate(connection: Connection) -> None:
@@ -243,18 +263,14 @@ def lock_rows(statement: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
     return statement.with_for_update(skip_locked=True)
 
 
-def insert_or_keep(dialect: Dialect, table: Table, live: tuple[str, ...]) -> Insert:
+def insert_or_keep(dialect: Dialect, table: Table, live: str) -> Insert:
     """INSERT that leaves the job alone which already holds the unique key."""
     # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE there also softens other errors
     # into warnings: every value has passed our own door by then.
     if is_mysql(dialect):
         return mysql.insert(table).prefix_with("IGNORE")
     insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    # Written out, not bound: PostgreSQL matches the index by these words, and in a prepared statement it can't
-    # see what a parameter is.
-    words = ", ".join(f"'{word}'" for word in live)
-    partial = text(f"unique_key IS NOT NULL AND status IN ({words})")
-    return insert(table).on_conflict_do_nothing(index_elements=[table.c.unique_key], index_where=partial)
+    return insert(table).on_conflict_do_nothing(index_elements=[table.c.unique_key], index_where=text(live))
 
 
 def insert_or_find(table: Table) -> Insert:
@@ -301,7 +317,9 @@ def time_check(dialect: Dialect, name: str) -> str:
     # Differs because SQLite compares the texts, so they must all be written alike and in UTC; the servers also
     # know times that Python does not (-infinity, BC, 0000-00-00), and PostgreSQL wants to hear which zone.
     if dialect.name == "sqlite":
-        return f"substr({name}, 1, 19) IS strftime('%Y-%m-%d %H:%M:%S', {name}) AND {name} >= '0001'"
+        seconds, fraction = f"substr({name}, 1, 19)", f"substr({name}, 20)"  # strftime would round .9996 up
+        is_time = f"{seconds} IS strftime('%Y-%m-%d %H:%M:%S', {seconds}) AND {name} >= '0001'"
+        return f"{is_time} AND trim({fraction}, '.0123456789') = ''"
     zone = "+00" if dialect.name == "postgresql" else ""
     return f"{name} BETWEEN '0001-01-01 00:00:00{zone}' AND '9999-12-31 23:59:59.999999{zone}'"
 
@@ -320,16 +338,14 @@ def dialect_of_raw(connection: object) -> Dialect | None:
 @contextmanager
 def migration_lock(connection: Connection) -> Iterator[None]:
     """One migration at a time, over all hosts. Here, before any table exists, a named lock must serve."""
-    # Differs because each server names such a lock otherwise; SQLite's BEGIN IMMEDIATE is one already, and
-    # its journal mode is a property of the file that is set once, outside of any transaction.
+    # Differs because each server names such a lock otherwise, and SQLite's BEGIN IMMEDIATE is one already.
     if is_mysql(connection.dialect):
-        connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)"))
+        while not connection.execute(text("SELECT GET_LOCK('mayfly_migrate', 60)")).scalar_one():
+            connection.commit()
         connection.commit()
     elif connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_lock(hashtext('mayfly_migrate'))"))
         connection.commit()
-    else:
-        connection.connection.driver_connection.execute("PRAGMA journal_mode=WAL")  # type: ignore[union-attr]
     yield
 
 
@@ -341,7 +357,8 @@ class Trouble(Enum):
 
     REPEAT = auto()  # a deadlock and its kind: the same transaction again
     AWAY = auto()  # no server, or no longer
-    REFUSED = auto()  # user, password, database name
+    REFUSED = auto()  # user, password, database name, privileges
+    UNOPENABLE = auto()  # a file that is not there, not ours, or no database
     FULL = auto()  # no space, or read-only
     NO_TABLE = auto()
     OTHER = auto()
@@ -350,22 +367,23 @@ class Trouble(Enum):
 _MYSQL = {
     **dict.fromkeys((1213, 1205, 1020), Trouble.REPEAT),
     **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1040, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
-    **dict.fromkeys((1044, 1045, 1049, 1130, 1698), Trouble.REFUSED),
+    **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698), Trouble.REFUSED),
     **dict.fromkeys((1021, 1114, 1290, 1836, 3), Trouble.FULL),
     1146: Trouble.NO_TABLE,
 }
 _POSTGRES = {
     **dict.fromkeys(("40001", "40P01", "55P03"), Trouble.REPEAT),
     **dict.fromkeys(("57P01", "57P02", "57P03", "53300", "57P05", "25P03"), Trouble.AWAY),
-    **dict.fromkeys(("28000", "28P01", "3D000"), Trouble.REFUSED),
+    **dict.fromkeys(("28000", "28P01", "3D000", "42501"), Trouble.REFUSED),
     **dict.fromkeys(("53100", "25006"), Trouble.FULL),
     "42P01": Trouble.NO_TABLE,
 }
 _SQLITE = {
     "SQLITE_BUSY": Trouble.REPEAT,
     "SQLITE_LOCKED": Trouble.REPEAT,
-    "SQLITE_CANTOPEN": Trouble.AWAY,
-    "SQLITE_NOTADB": Trouble.AWAY,
+    "SQLITE_CANTOPEN": Trouble.UNOPENABLE,
+    "SQLITE_NOTADB": Trouble.UNOPENABLE,
+    "SQLITE_CORRUPT": Trouble.UNOPENABLE,
     "SQLITE_FULL": Trouble.FULL,
     "SQLITE_READONLY": Trouble.FULL,
     "SQLITE_IOERR": Trouble.FULL,

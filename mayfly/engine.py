@@ -2,7 +2,8 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum, auto
 from threading import local
 from typing import Any, TypeVar
 
@@ -14,15 +15,19 @@ from mayfly import dialect
 from mayfly.clock import Clock, clock_from, host_now, pause
 from mayfly.dialect import Trouble
 from mayfly.errors import (
+    BadDatabaseOption,
+    CommitUnknown,
     DatabaseAway,
     DatabaseBusy,
     DatabaseError,
     DatabaseFull,
     DatabaseRefused,
+    DatabaseUnopenable,
     DriverMissing,
     Interrupted,
     SchemaMissing,
 )
+from mayfly.settings.values import mask_password
 
 T = TypeVar("T")
 
@@ -30,12 +35,20 @@ TRIES = 6  # deadlocks are rare and short: whoever loses six times in a row has 
 FIRST_PAUSE = 0.02
 
 
+class Stage(Enum):
+    """How far a unit of work has come."""
+
+    CONNECTING = auto()
+    WORKING = auto()
+    COMMITTING = auto()
+
+
 class Database:
     """One database and at most `connections` sessions on it. Safe to use from threads, never across a fork."""
 
     def __init__(self, url: str, connections: int = 1) -> None:
         parsed = make_url(url)
-        self.name = parsed.render_as_string(hide_password=True)
+        self.name = shown(parsed)
         self.engine = make_engine(parsed, **dialect.engine_options(parsed, connections))
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
         self._clock: Clock | None = None
@@ -52,37 +65,20 @@ class Database:
     def set_clock(self, clock: Clock) -> None:
         self._clock = clock
 
-    def run(self, work: Callable[[Connection], T]) -> T:
+    def run(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
         """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.
 
-        Whatever `work` does must be repeatable: a COMMIT whose answer was lost may have happened.
+        A COMMIT whose answer was lost may have happened, so what `work` does must bear to be done twice. Where it
+        doesn't (`twice=False`), CommitUnknown is raised instead.
         """
         joined: Connection | None = getattr(self._ambient, "connection", None)
         if joined is not None:
             return work(joined)
-        tries = 0
-        while True:
-            tries += 1
-            try:
-                with self._begin() as connection:
-                    return work(connection)
-            except DBAPIError as error:
-                if tries == TRIES or not self._may_repeat(error, tries):
-                    raise self._explain(error) from error
-                self.repeats += 1
-                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+        return self._repeat(self._begin, work, twice)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
-        try:
-            with (
-                self.engine.connect().execution_options(mayfly_reading=True) as connection,
-                connection.begin(),
-            ):
-                self._measure_once(connection)
-                return work(connection)
-        except DBAPIError as error:
-            raise self._explain(error) from error
+        return self._repeat(self._begin_reading, work)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -101,6 +97,37 @@ class Database:
         """Nothing stays open: before a fork, and between cycles."""
         self.engine.dispose()
 
+    def _repeat(
+        self,
+        begin: Callable[[], AbstractContextManager[Connection]],
+        work: Callable[[Connection], T],
+        twice: bool = True,
+    ) -> T:
+        tries = 0
+        while True:
+            tries += 1
+            stage = Stage.CONNECTING
+            try:
+                with begin() as connection:
+                    stage = Stage.WORKING
+                    found = work(connection)
+                    stage = Stage.COMMITTING
+            except DBAPIError as error:
+                if stage is Stage.COMMITTING and error.connection_invalidated and not twice:
+                    raise CommitUnknown(self.name, _first_line(error)) from error
+                if tries == TRIES or not self._may_repeat(error, tries, stage):
+                    raise self._explain(error) from error
+                self.repeats += 1
+                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+            else:
+                return found
+
+    @contextmanager
+    def _begin_reading(self) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(mayfly_reading=True) as connection, connection.begin():
+            self._measure_once(connection)
+            yield connection
+
     @contextmanager
     def _begin(self) -> Iterator[Connection]:
         with self.engine.begin() as connection:
@@ -116,14 +143,19 @@ class Database:
         if self._clock is None:
             self._clock = _measure_clock(connection)
 
-    def _may_repeat(self, error: DBAPIError, tries: int) -> bool:
+    def _may_repeat(self, error: DBAPIError, tries: int, stage: Stage) -> bool:
         """Deadlocks and their kind; and once, on a new connection, after the old one was found cut."""
         if dialect.trouble(error, self.engine.dialect) is Trouble.REPEAT:
             return True
-        return error.connection_invalidated and tries == 1
+        return error.connection_invalidated and tries == 1 and stage is not Stage.CONNECTING
 
     def _explain(self, error: DBAPIError) -> Exception:
         return explain(error, self.engine, self.name)
+
+
+def shown(url: URL) -> str:
+    """For logs and errors: without the password, wherever in the URL it stands."""
+    return mask_password(url.render_as_string(hide_password=True))
 
 
 def make_engine(url: URL, **options: Any) -> Engine:
@@ -132,6 +164,8 @@ def make_engine(url: URL, **options: Any) -> Engine:
         engine = create_engine(url, hide_parameters=True, **options)
     except ModuleNotFoundError as error:
         raise DriverMissing(url.get_backend_name(), error.name or "") from error
+    except ValueError as error:
+        raise BadDatabaseOption(str(error)) from error
     dialect.prepare_engine(engine)
     return engine
 
@@ -143,6 +177,7 @@ def explain(error: DBAPIError, engine: Engine, where: str) -> Exception:
         Trouble.REPEAT: DatabaseBusy(where, TRIES, reason),
         Trouble.AWAY: DatabaseAway(where, reason),
         Trouble.REFUSED: DatabaseRefused(where, reason),
+        Trouble.UNOPENABLE: DatabaseUnopenable(where, reason),
         Trouble.FULL: DatabaseFull(where, reason),
         Trouble.NO_TABLE: SchemaMissing(),
     }

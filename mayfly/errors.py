@@ -13,6 +13,11 @@ class SettingsError(UsageError):
     """A setting is out of bounds, misspelled or does not fit another."""
 
 
+class BadDatabaseOption(UsageError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"DATABASE_URL: the driver cannot use an option behind the ?: {reason}. Correct or drop it.")
+
+
 # --- the database -----------------------------------------------------------------------------------------
 
 
@@ -31,7 +36,16 @@ class DatabaseAway(DatabaseError):
 class DatabaseRefused(DatabaseError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
-            f"The database {where} refused: {reason}. Check user, password and database name in DATABASE_URL."
+            f"The database {where} refused: {reason}. Check user, password, database name and "
+            "privileges, and DATABASE_URL."
+        )
+
+
+class DatabaseUnopenable(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} can't be opened: {reason}. Check the path in DATABASE_URL, and that it is "
+            "Mayfly's own file, in a directory where this user may write."
         )
 
 
@@ -48,6 +62,14 @@ class DatabaseBusy(DatabaseError):
         super().__init__(
             f"The database {where} was still locked after {repeats} tries: {reason}. "
             "Look for a long transaction there."
+        )
+
+
+class CommitUnknown(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} went away before it answered whether the jobs are enqueued: {reason}. "
+            "Look before you enqueue them again; with a unique_key that is safe, and done by itself."
         )
 
 

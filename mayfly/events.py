@@ -1,9 +1,10 @@
 """Everything that Mayfly says in its log: all the wording, in one place. Operators grep for these phrases."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
 
 
 class Level(StrEnum):
@@ -12,12 +13,11 @@ class Level(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     name: str
     text: str
     level: Level = Level.INFO
-    fields: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, object] = MappingProxyType({})
 
 
 def _said(name: str, text: str, level: Level = Level.INFO, **fields: object) -> Event:
@@ -117,6 +117,12 @@ def worker_crashed(worker_id: str, reason: str, milliseconds: int) -> Event:
     return _said("worker_crashed", text, Level.ERROR, worker_id=worker_id, reason=reason, duration_ms=milliseconds)
 
 
+def worker_lost_lease(worker_id: str) -> Event:
+    """Told by the dispatcher: a runner that was stopped for so long may end before it can say so itself."""
+    text = f"Worker {worker_id} had lost lease: another host has rescued its jobs, nothing was changed"
+    return _said("worker_lost_lease", text, Level.WARNING, worker_id=worker_id)
+
+
 def dispatch_timeout(seconds: float, alive: int) -> Event:
     text = f"Exceeded {seconds:g}s timeout: ending {alive} workers"
     return _said("dispatch_timeout", text, Level.ERROR, seconds=seconds, alive=alive)
@@ -214,12 +220,6 @@ def job_failed(job_id: int, type_name: str, attempt: int, attempts: int, outcome
 def lost_lease(job_id: int, type_name: str) -> Event:
     text = f"Job {job_id} ({type_name}): lost lease, nothing was changed"
     return _said("lost_lease", text, Level.WARNING, job_id=job_id, type=type_name)
-
-
-def lost_lease_of_dead(job_id: int, worker_id: str) -> Event:
-    """Told by the dispatcher where the runner itself had no time left to."""
-    text = f"Job {job_id}: lost lease of {worker_id}, nothing was changed"
-    return _said("lost_lease", text, Level.WARNING, job_id=job_id, worker_id=worker_id)
 
 
 def result_dropped(job_id: int, type_name: str, reason: str) -> Event:

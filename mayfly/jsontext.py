@@ -1,18 +1,40 @@
 """JSON as text, the only form in which payloads, results and checkpoints are kept. Never pickle, never eval."""
 
 import json
-from collections.abc import Callable
+import re
+from itertools import accumulate
 from typing import Any
+
+DEEPEST = 31  # levels of objects and lists: MariaDB takes no JSON that is nested deeper
+
+_BRACKET = re.compile(r"[\[\]{}]")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def encode(value: object) -> str:
-    """Compact JSON. Text stays readable in SQL; only what UTF-8 cannot hold is escaped (lone surrogates)."""
+    """Compact JSON that every database takes, and that stays readable in SQL: only control characters are escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if _depth(text) > DEEPEST:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
     try:
         text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except UnicodeEncodeError as error:
+        raise ValueError("text with half a character in it, a lone surrogate") from error
     return text
 
 
-decode: Callable[[str], Any] = json.loads
+def decode(text: str) -> Any:
+    """Whatever cannot be read is a ValueError, also what is nested too deep for Python."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep to be read") from error
+
+
+def _depth(text: str) -> int:
+    """How deep brackets are nested; as long as there are few of them at all, they are not looked at closely."""
+    brackets = text.count("{") + text.count("[")
+    if brackets <= DEEPEST:
+        return brackets
+    steps = (1 if each in "{[" else -1 for each in _BRACKET.findall(_STRING.sub("", text)))
+    return max(accumulate(steps))

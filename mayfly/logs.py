@@ -1,25 +1,27 @@
 """Write events, one a line, to a file that is opened anew each minute, or to stdout, or to syslog."""
 
-import json
 import os
 import pwd
 import re
-import socket
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Protocol, TextIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from mayfly.clock import host_now
 from mayfly.events import Event, Level
-from mayfly.settings import Settings
+
+if TYPE_CHECKING:
+    from mayfly.settings.model import Settings
+    from mayfly.settings.quick import QuickSettings
 
 LINE_BYTES = 4000  # a write below PIPE_BUF is never torn between processes
 LOG_NAME = "dispatcher.log"
 SYSLOG_SOCKET = "/dev/log"
 _SYSLOG_SEVERITY = {Level.INFO: 6, Level.WARNING: 4, Level.ERROR: 3}
 _SYSLOG_DAEMON = 3 << 3
-_UNSAFE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]")  # control characters but the tab, line ends, \
+_UNSAFE = r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\\]"  # control characters but the tab, line ends, \
 
 
 class Sink(Protocol):
@@ -54,8 +56,16 @@ def silent_log() -> Log:
     return Log(_Nowhere(), "")
 
 
-def open_log(settings: Settings, source: str, echo: TextIO | None = None) -> Log:
-    return Log(_open_sink(settings), source, settings.log_format == "json", echo)
+def open_log(settings: "Settings", source: str, echo: TextIO | None = None) -> Log:
+    return Log(open_sink(settings), source, settings.log_format == "json", echo)
+
+
+def open_sink(settings: "Settings | QuickSettings") -> Sink:
+    if settings.log_to == "stdout":
+        return _Stdout()
+    if settings.log_to == "syslog":
+        return _Syslog()
+    return _File(settings.log_dir)
 
 
 def render_text(event: Event, source: str, at: datetime) -> str:
@@ -64,6 +74,8 @@ def render_text(event: Event, source: str, at: datetime) -> str:
 
 
 def render_json(event: Event, source: str, at: datetime) -> str:
+    import json  # here, as socket below: most logs are plain text in a file, and an idle cycle pays for what it uses
+
     facts = {
         "at": _stamp(at),
         "level": event.level,
@@ -84,7 +96,8 @@ def _stamp(at: datetime) -> str:
 
 def _one_line(text: str) -> str:
     """One event a line: what comes from outside can neither forge a second one nor speak to the terminal."""
-    flat = _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
+    harmless = text.isprintable() and "\\" not in text  # nearly every line: no need to look closer
+    flat = text if harmless else re.sub(_UNSAFE, lambda found: ascii(found[0])[1:-1], text)
     encoded = flat.encode("utf-8", "backslashreplace")
     return encoded.decode() if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
 
@@ -92,11 +105,11 @@ def _one_line(text: str) -> str:
 class _File:
     """A log that cannot be written is told once on stderr; jobs go on: they matter more than their log."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._path = settings.log_dir / LOG_NAME
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / LOG_NAME
         self._descriptor: int | None = None
         try:
-            settings.log_dir.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(parents=True, exist_ok=True)
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._descriptor = os.open(self._path, flags, 0o644)
         except OSError as error:
@@ -139,6 +152,8 @@ class _Stdout:
 
 class _Syslog:
     def __init__(self) -> None:
+        import socket
+
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         with suppress(OSError):
             self._socket.connect(SYSLOG_SOCKET)
@@ -147,11 +162,3 @@ class _Syslog:
         message = f"<{_SYSLOG_DAEMON | _SYSLOG_SEVERITY[level]}>mayfly[{os.getpid()}]: {line}"
         with suppress(OSError):
             self._socket.send(message.encode("utf-8", "backslashreplace"))
-
-
-def _open_sink(settings: Settings) -> Sink:
-    if settings.log_to == "stdout":
-        return _Stdout()
-    if settings.log_to == "syslog":
-        return _Syslog()
-    return _File(settings)

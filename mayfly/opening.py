@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mayfly.dialect import embedded_file
 from mayfly.engine import Database
+from mayfly.errors import DatabaseUnopenable
 from mayfly.registry import Registry, load_handlers
 from mayfly.settings import Settings
 
@@ -20,7 +21,10 @@ def create_embedded(url: str) -> None:
     path = missing_embedded(url)
     if path is None:
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DatabaseUnopenable(url, str(error.strerror)) from error
     from mayfly.migrations import migrate  # Alembic costs more to import than all the rest of a cycle
 
     migrate(url)

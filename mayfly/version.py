@@ -14,12 +14,12 @@ def stored_version(connection: Connection) -> Version:
     """Only migrations and doctor may ask a database that has no tables yet."""
     if not connection.dialect.has_table(connection, VERSION_TABLE):
         return None
-    return connection.execute(_version_query()).scalar_one_or_none()
+    return connection.execute(version_statement()).scalar_one_or_none()
 
 
 def require_version(connection: Connection) -> None:
     """Refuse to work on tables that this code does not know. A missing table is an error of its own."""
-    stored = connection.execute(_version_query()).scalar_one_or_none()
+    stored = connection.execute(version_statement()).scalar_one_or_none()
     if stored is None:
         raise SchemaMissing
     refuse_newer(stored)
@@ -32,5 +32,5 @@ def refuse_newer(stored: Version) -> None:
         raise SchemaNewer(stored, VERSION)
 
 
-def _version_query() -> Select[Any]:
+def version_statement() -> Select[Any]:
     return select(column("version_num")).select_from(table(VERSION_TABLE))

@@ -23,11 +23,11 @@ from runner.life import live
 
 def run_assigned(assignment: Assignment, settings: Settings, directory: Path, output: int) -> int:
     """The life of a runner that a dispatcher started. What handlers print goes to the dispatcher."""
-    log = open_log(settings, f"WORKER {assignment.worker_id}")
+    os.dup2(output, 2)  # before the log is opened: that it cannot be, the dispatcher has told already
+    log = open_log(settings, f"WORKER {assignment.worker_id}")  # before stdout goes: it may be the log
     page = Page(page_path(directory, assignment.worker_id))
-    silence = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((silence, 0), (output, 1), (output, 2)):
-        os.dup2(source, target)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
     return live(assignment, settings, page, log)
 
 

@@ -38,9 +38,8 @@ class Guard:
             signal.signal(each, self._on_stop)
         os.register_at_fork(after_in_child=self._forget)
         self._arm()
-        signal.pthread_sigmask(
-            signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT)
-        )  # held since the dispatcher's spawn
+        # What the dispatcher sent while nobody could listen was held back until here (see its spawn).
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
 
     @property
     def may_start(self) -> bool:

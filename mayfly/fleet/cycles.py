@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, Dialect, Insert, Select, Update, delete, select, update
 
 from mayfly import dialect
 from mayfly.jobs.settle import write_totals
@@ -16,11 +16,19 @@ ADDED_UP = ""  # the writer's name on totals that stand for the whole cycle
 
 def open_cycle(connection: Connection, cycle_id: int, host: str, now: datetime) -> None:
     row = {"id": cycle_id, "host": host, "started_at": now}
-    connection.execute(dialect.upsert(connection.dialect, cycles, ("id",), row), [row])
+    connection.execute(open_statement(connection.dialect), [row])
+
+
+def open_statement(for_dialect: Dialect) -> Insert:
+    return dialect.upsert(for_dialect, cycles, ("id",), ("id", "host", "started_at"))
 
 
 def close_cycle(connection: Connection, cycle_id: int, figures: Mapping[str, Any], now: datetime) -> None:
-    connection.execute(update(cycles).where(cycles.c.id == cycle_id).values(finished_at=now, **figures))
+    connection.execute(close_statement(cycle_id, figures, now))
+
+
+def close_statement(cycle_id: int, figures: Mapping[str, Any], now: datetime) -> Update:
+    return update(cycles).where(cycles.c.id == cycle_id).values(finished_at=now, **figures)
 
 
 def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
@@ -35,7 +43,11 @@ def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
 
 
 def passed_over_counts(connection: Connection) -> dict[str, int]:
-    return {row.lane: row.passed_over for row in connection.execute(select(lanes))}
+    return {row.lane: row.passed_over for row in connection.execute(passed_over_statement())}
+
+
+def passed_over_statement() -> Select[Any]:
+    return select(lanes)
 
 
 def note_passed_over(connection: Connection, before: Mapping[str, int], passed_over: Collection[str]) -> None:

@@ -1,6 +1,8 @@
 """Where a process lives, told so that its death can be known for certain: host, machine, pid, start time."""
 
 import os
+import signal
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,12 @@ class Process:
     @property
     def is_alive(self) -> bool:
         return start_time(self.pid) == self.started
+
+    def end_group(self) -> None:
+        """End what a dead process left running. Its number is given to nobody else while one of its group lives."""
+        if start_time(self.pid) is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

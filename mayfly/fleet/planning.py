@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, Select, Update, select, update
 
 from mayfly.clock import milliseconds, monotonic, pause
 from mayfly.engine import Database
@@ -75,20 +76,28 @@ def _wait_for_lock(database: Database, holder: Holder) -> int:
 
 
 def _take(connection: Connection, holder: Holder, now: datetime) -> int | None:
-    last = connection.execute(select(locks).where(locks.c.name == "plan")).one()
+    last = connection.execute(lock_statement()).one()
     if last.holder is not None and last.lease_until > now and not holder.may_take_over(last.holder):
         return None
     number = max(last.number + 1, milliseconds(now))
-    taken = connection.execute(
-        update(locks)
-        .where(locks.c.name == "plan", locks.c.number == last.number)  # each who takes it raises the number
-        .values(holder=str(holder), lease_until=now + LEASE, number=number)
-    )
+    taken = connection.execute(take_statement(last.number, str(holder), now + LEASE, number))
     return number if taken.rowcount == 1 else None
 
 
 def _release(connection: Connection, number: int) -> bool:
-    released = connection.execute(
-        update(locks).where(locks.c.name == "plan", locks.c.number == number).values(holder=None, lease_until=None)
-    )
-    return released.rowcount == 1
+    return connection.execute(release_statement(number)).rowcount == 1
+
+
+def lock_statement() -> Select[Any]:
+    return select(locks).where(locks.c.name == "plan")
+
+
+def take_statement(last_number: int, holder: str, lease_until: datetime, number: int) -> Update:
+    """Each who takes it raises the number, so of two who saw the same one only one does."""
+    own = update(locks).where(locks.c.name == "plan", locks.c.number == last_number)
+    return own.values(holder=holder, lease_until=lease_until, number=number)
+
+
+def release_statement(number: int) -> Update:
+    own = update(locks).where(locks.c.name == "plan", locks.c.number == number)
+    return own.values(holder=None, lease_until=None)

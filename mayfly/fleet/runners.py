@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, Select, func, select, update
 
 from mayfly import jsontext
 from mayfly.dialect import upsert
 from mayfly.fleet.place import Place, Process
 from mayfly.schema import runners
 
+LOST = "lost"  # the ending of a runner whose end nobody saw
 LEASE_GRACE_SECONDS = 5.0  # after the dispatcher's guard has killed what was left
 
 
@@ -44,6 +45,7 @@ class LiveRunner:
     place: Place
     process: Process
     lease_until: datetime
+    has_started: bool = True  # until then `process` is its planner's
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,11 @@ def beat(connection: Connection, worker_id: str, now: datetime) -> None:
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
     """Those whose end nobody has seen; whether they still live is for the caller to find out."""
-    found = connection.execute(select(runners).where(runners.c.finished_at.is_(None)))
-    return [_live(row) for row in found]
+    return [_live(row) for row in connection.execute(live_statement())]
+
+
+def live_statement() -> Select[Any]:
+    return select(runners).where(runners.c.finished_at.is_(None))
 
 
 def live_by_lane(connection: Connection) -> dict[str, int]:
@@ -135,6 +140,11 @@ def close_runner(connection: Connection, worker_id: str, ended: Ended, now: date
     return closed.rowcount == 1
 
 
+def was_lost(connection: Connection, worker_id: str) -> bool:
+    """Whether somebody took it for dead."""
+    return connection.execute(select(runners.c.ending).where(runners.c.worker_id == worker_id)).scalar() == LOST
+
+
 def _live(row: Any) -> LiveRunner:
     return LiveRunner(
         worker_id=row.worker_id,
@@ -143,4 +153,5 @@ def _live(row: Any) -> LiveRunner:
         place=Place(row.host, row.machine),
         process=Process(row.pid, row.pid_started),
         lease_until=row.lease_until,
+        has_started=row.heartbeat_at is not None,
     )

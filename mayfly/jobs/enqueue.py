@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Insert, insert, select
+from sqlalchemy import text as sql
 
 from mayfly import dialect, jsontext, schema
 from mayfly.errors import BadField, BadPayload, PayloadTooLarge
@@ -115,12 +116,16 @@ def insert_jobs(connection: AnyConnection, jobs: JobTable, new: Iterable[NewJob]
 def insert_statement(dialect_: Dialect, jobs: JobTable, job: NewJob) -> Insert:
     if job.unique_key is None:
         return insert(jobs.table)
-    return dialect.insert_or_keep(dialect_, jobs.table, (jobs.pending, jobs.processing))
+    return dialect.insert_or_keep(dialect_, jobs.table, _live(jobs))
 
 
 def holder_statement(jobs: JobTable, unique_key: str | None) -> Any:
-    live = jobs.c.status.in_((jobs.pending, jobs.processing))
-    return select(jobs.c.id).where(jobs.c.unique_key == unique_key, live)
+    return select(jobs.c.id).where(jobs.c.unique_key == unique_key, sql(_live(jobs)))
+
+
+def _live(jobs: JobTable) -> str:
+    """Written out, not bound: a partial index is matched by these words, and a parameter could be anything."""
+    return f"unique_key IS NOT NULL AND status IN ('{jobs.pending}', '{jobs.processing}')"
 
 
 def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:

@@ -1,16 +1,17 @@
 """Delete what is old enough, in small slices, each in its own commit, a bounded number of them a cycle."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Select, delete, select
+from sqlalchemy import Column, ColumnElement, Delete, Select, delete, select
 
 from mayfly import schema
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
 from mayfly.jobs.count import find_lanes
+from mayfly.jobs.keep import cutoff
 from mayfly.schema import PRIORITIES, JobTable
 
 SLICE = 500
@@ -34,13 +35,14 @@ class Search:
 
     statement: Select[Any]
     key: Column[Any]
+    still: tuple[ColumnElement[bool], ...] = ()  # what must hold when they go: somebody may have changed the row
 
 
 def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
     """How many rows went. Stops when `slices` deletions are used up: the rest goes in the cycles to come."""
     lanes = database.read(lambda connection: find_lanes(connection, jobs))
     pruned = 0
-    for search in _searches(jobs, lanes, keep, database.clock.now()):
+    for search in searches(jobs, lanes, keep, database.clock.now()):
         gone = SLICE
         while slices > 0 and gone >= SLICE:
             gone = _prune_slice(database, search)
@@ -54,31 +56,30 @@ def _prune_slice(database: Database, search: Search) -> int:
     keys = list(database.read(lambda connection: connection.execute(search.statement).scalars().all()))
     if not keys:
         return 0
-    return database.run(lambda connection: _delete(connection, search.key, keys))
+    return database.run(lambda connection: connection.execute(delete_statement(search, keys)).rowcount)
 
 
-def _delete(connection: Connection, key: Column[Any], keys: list[Any]) -> int:
-    return connection.execute(delete(key.table).where(key.in_(keys))).rowcount
+def delete_statement(search: Search, keys: Collection[Any]) -> Delete:
+    """A job that was given another try since the look stays."""
+    return delete(search.key.table).where(search.key.in_(sorted(set(keys))), *search.still)
 
 
-def _searches(jobs: JobTable, lanes: list[str], keep: Keep, now: datetime) -> Iterator[Search]:
-    def before(days: float) -> datetime:
-        return now - timedelta(days=days)
-
+def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
     for status, days in ((jobs.done, keep.done), (jobs.cancelled, keep.cancelled), (jobs.dead, keep.dead)):
         if days is not None:
             for lane in lanes:
                 for priority in PRIORITIES:
-                    yield Search(finished_statement(jobs, lane, status, priority, before(days)), jobs.table.c.id)
+                    old = finished_statement(jobs, lane, status, priority, cutoff(now, days))
+                    yield Search(old, jobs.table.c.id, still=(jobs.c.status == status,))
     if keep.runners is not None:
         finished_at = schema.runners.c.finished_at
-        yield _aged(schema.runners.c.worker_id, finished_at, before(keep.runners))
+        yield _aged(schema.runners.c.worker_id, finished_at, cutoff(now, keep.runners))
     if keep.cycles is not None:
-        cutoff = before(keep.cycles)
-        yield _aged(schema.attempts.c.id, schema.attempts.c.finished_at, cutoff)
-        yield _aged(schema.cycles.c.id, schema.cycles.c.started_at, cutoff)
+        before = cutoff(now, keep.cycles)
+        yield _aged(schema.attempts.c.id, schema.attempts.c.finished_at, before)
+        yield _aged(schema.cycles.c.id, schema.cycles.c.started_at, before)
         # A cycle's number is the millisecond in which it began, so the totals need no index of their own.
-        yield _aged(schema.totals.c.cycle_id, schema.totals.c.cycle_id, milliseconds(cutoff))
+        yield _aged(schema.totals.c.cycle_id, schema.totals.c.cycle_id, milliseconds(before))
 
 
 def finished_statement(jobs: JobTable, lane: str, status: str, priority: int, before: datetime) -> Select[Any]:

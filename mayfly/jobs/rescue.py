@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, Select, select
 
 from mayfly.engine import Database
 from mayfly.fleet.place import Place
-from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners
+from mayfly.fleet.runners import LOST, Ended, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
 from mayfly.jobs.settle import Settlement, Settler, settle
 from mayfly.outcome import Outcome
@@ -79,7 +79,7 @@ def is_dead(runner: LiveRunner, here: Place, now: datetime) -> bool:
 
 def close_lost(database: Database, worker_id: str, seen: Seen | None) -> None:
     page = seen or Seen()
-    ended = Ended("lost", jobs_done=page.done, jobs_failed=page.failed)
+    ended = Ended(LOST, jobs_done=page.done, jobs_failed=page.failed)
     now = database.clock.now()
     database.run(lambda connection: close_runner(connection, worker_id, ended, now))
 

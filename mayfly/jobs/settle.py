@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Update, insert, update
+from sqlalchemy import Connection, Update, insert, select, update
 
 from mayfly import dialect, schema
 from mayfly.engine import Database
@@ -13,7 +13,7 @@ from mayfly.job import Job
 from mayfly.jobs.ids import among
 from mayfly.outcome import DONE, Kind, Outcome
 from mayfly.schema import JobTable
-from mayfly.tally import Key, Sample, Tally, add, count_samples, histogram_text
+from mayfly.tally import Count, Key, Sample, Tally, add, count_samples, histogram_text
 
 MILLISECOND = timedelta(milliseconds=1)
 
@@ -89,6 +89,9 @@ def settle_on(
             raise _NotAllOurs
         else:
             lost.append(members[0].job)
+    if count and lost and not settled and _was_written(connection, settler, settlements, now, tally):
+        # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
+        return Settled(tuple(settlements), (), add(tally, _counted(settlements, now)))
     _write_attempts(connection, settler.worker_id, settled, now)
     counted = count_settled(connection, settler, settled, now, tally) if count else tally
     return Settled(tuple(settled), tuple(lost), counted)
@@ -98,7 +101,7 @@ def count_settled(
     connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime, tally: Tally
 ) -> Tally:
     """Add to what this process has counted so far, and write the new figures."""
-    now_counted = count_samples(_sample(each, now) for each in settled)
+    now_counted = _counted(settled, now)
     total = add(tally, now_counted)
     write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in now_counted})
     return total
@@ -172,6 +175,24 @@ def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Se
     ]
     if rows:
         connection.execute(insert(schema.attempts), rows)
+
+
+def _was_written(
+    connection: Connection, settler: Settler, settlements: Sequence[Settlement], now: datetime, tally: Tally
+) -> bool:
+    """The totals tell, written in the same transaction by nobody but us: they are further than we know of."""
+    c = schema.totals.c
+    ours = select(c.lane, c.type, c.outcome, c.jobs).where(
+        c.cycle_id == settler.cycle_id, c.worker_id == settler.counted_as
+    )
+    stored = {(row.lane, row.type, row.outcome): row.jobs for row in connection.execute(ours)}
+    counted = _counted(settlements, now)
+    total = add(tally, counted)
+    return all(stored.get(key) == total[key].jobs for key in counted)
+
+
+def _counted(settlements: Iterable[Settlement], now: datetime) -> dict[Key, Count]:
+    return count_samples(_sample(each, now) for each in settlements)
 
 
 def _sample(settlement: Settlement, now: datetime) -> Sample:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from mayfly.dialect import migration_lock
-from mayfly.engine import explain, make_engine
+from mayfly.engine import explain, make_engine, shown
 from mayfly.schema import VERSION
 from mayfly.version import Version, refuse_newer, stored_version
 
@@ -26,7 +26,7 @@ def migrate(url: str) -> tuple[Version, Version]:
                 command.upgrade(_config(connection=connection), "head")
                 connection.commit()
     except DBAPIError as error:
-        raise explain(error, engine, parsed.render_as_string(hide_password=True)) from error
+        raise explain(error, engine, shown(parsed)) from error
     return before, VERSION
 
 

@@ -1,19 +1,14 @@
 """Read .env and mayfly.toml of one directory: what is set there, and in sentences what is wrong with them."""
 
 import re
-import tomllib
-from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
-
-from dotenv.parser import parse_stream
+from typing import Any, NamedTuple
 
 from mayfly.settings.names import HOME, Key, Names, nearest
 
 
-@dataclass(frozen=True)
-class Given:
+class Given(NamedTuple):
     """A value that somebody wrote: as what, and where."""
 
     spelled: str  # BATCH_SIZE, LANES__MAIL__RANK, lanes.mail.rank, DATABASE_URL_FILE
@@ -26,29 +21,56 @@ class Given:
         return isinstance(self.value, str) and not self.value.strip()
 
 
-@dataclass
 class DotenvFile:
-    file: Path
-    variables: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.variables: dict[str, str] = {}
+        self.problems: list[str] = []
 
     def read(self) -> "DotenvFile":
+        text = _text_of(self.file, self.problems)
+        plain = plain_variables(text)
+        if plain is None:
+            self._parse(text)
+        else:
+            self.variables = plain
+        return self
+
+    def _parse(self, text: str) -> None:
+        # Imported here because it brings half of the standard library along, which few files need.
         # The parser alone: dotenv_values() skips a broken line in silence and expands a $ in a password.
-        for binding in parse_stream(StringIO(_text_of(self.file, self.problems))):
+        from dotenv.parser import parse_stream
+
+        for binding in parse_stream(StringIO(text)):
             if binding.error:  # not shown, it may well be the line with the password
                 line = f"{self.file}, line {binding.original.line}"
                 self.problems.append(f"{line}: is not of the form NAME=value")
             elif binding.key is not None:
                 self.variables[binding.key] = binding.value or ""
-        return self
 
 
-@dataclass
+def plain_variables(text: str) -> dict[str, str] | None:
+    """What a .env file sets that has nothing but comments and NAME=value on one line; None for any other."""
+    variables = {}
+    for line in map(str.strip, text.split("\n")):
+        if line and not line.startswith("#"):
+            match = re.fullmatch(_PLAIN_LINE, line)
+            if match is None:
+                return None
+            variables[match[1]] = match[2] or match[3] or match[4] or ""
+    return variables
+
+
+# A value in quotes without escapes, or without quotes and white space: all that most files have.
+_PLAIN_LINE = r"""(?:export )?([A-Za-z_][A-Za-z0-9_]*)=(?:'([^'\\]*)'|"([^"\\]*)"|([^\s'"]\S*)?)"""
+
+
 class TomlFile:
-    file: Path
-    names: Names
-    given: dict[Key, Given] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    def __init__(self, file: Path, names: Names) -> None:
+        self.file = file
+        self.names = names
+        self.given: dict[Key, Given] = {}
+        self.problems: list[str] = []
 
     def read(self) -> "TomlFile":
         for name, value in self._document().items():
@@ -66,8 +88,13 @@ class TomlFile:
         return self
 
     def _document(self) -> dict[str, Any]:
+        text = _text_of(self.file, self.problems)
+        if not text:
+            return {}
+        import tomllib  # here because many have no such file
+
         try:
-            return tomllib.loads(_text_of(self.file, self.problems))
+            return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:  # its text ends with line and column
             self.problems.append(f"{self.file}: is not valid TOML: {error}")
             return {}

@@ -1,7 +1,6 @@
 """Every setting with its default and its bounds. Pure: it reads nothing but its arguments."""
 
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,12 +17,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from mayfly.settings.names import Key, Names
-from mayfly.settings.problems import CONFLICTS, Conflict
-from mayfly.settings.values import (
-    DATABASE_RULE,
-    KIB,
-    MIB,
+from mayfly.settings.conflicts import conflicts_in
+from mayfly.settings.kinds import (
     NUMBER,
     SIZE,
     Count,
@@ -32,12 +27,13 @@ from mayfly.settings.values import (
     Modules,
     Name,
     Real,
-    database_url,
     one_of,
     size,
-    under_home,
     whole,
 )
+from mayfly.settings.names import Key, Names
+from mayfly.settings.problems import CONFLICTS
+from mayfly.settings.values import DATABASE_RULE, KIB, MIB, database_url, under_home
 
 LaneCount = Annotated[int | None, whole(1, 1000), NUMBER]
 
@@ -159,37 +155,11 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _values_fit_each_other(self) -> Self:
-        conflicts = list(self._conflicts())
-        for name in self.lanes:
-            conflicts += self._lane_conflicts(name)
+        conflicts = list(conflicts_in(self))
         if conflicts:
             text = "; ".join(conflict.rule for conflict in conflicts)
             raise PydanticCustomError(CONFLICTS, "{text}", {"text": text, "conflicts": conflicts})
         return self
-
-    def _conflicts(self) -> Iterator[Conflict]:
-        if self.worker_timeout >= self.dispatch_timeout:
-            rule = "must be WORKER_TIMEOUT < DISPATCH_TIMEOUT < 60, so that each guard fires before the next"
-            yield self._conflict(rule, "worker_timeout", "dispatch_timeout")
-        if self.min_workers > self.max_workers:
-            yield self._conflict("must be MIN_WORKERS <= MAX_WORKERS", "min_workers", "max_workers")
-        if self.backoff_base > self.backoff_cap:
-            yield self._conflict("must be BACKOFF_BASE <= BACKOFF_CAP", "backoff_base", "backoff_cap")
-
-    def _conflict(self, rule: str, *names: str) -> Conflict:
-        return Conflict({(name,): getattr(self, name) for name in names}, rule)
-
-    def _lane_conflicts(self, name: str) -> Iterator[Conflict]:
-        own, resolved = self.lanes[name], self.lane(name)
-        if resolved.min_workers > resolved.max_workers and (own.min_workers or own.max_workers):
-            low: Key = ("lanes", name, "min_workers") if own.min_workers else ("min_workers",)
-            high: Key = ("lanes", name, "max_workers") if own.max_workers else ("max_workers",)
-            rule = f"must be MIN_WORKERS <= MAX_WORKERS in the lane {name}"
-            yield Conflict({low: resolved.min_workers, high: resolved.max_workers}, rule)
-        if own.pool is not None and own.pool not in self.pools:
-            pools = f"pools are {', '.join(sorted(self.pools))}" if self.pools else "there are none yet"
-            rule = f"is not a pool; {pools}, and POOLS__NAME=3 or [pools] in mayfly.toml adds one"
-            yield Conflict({("lanes", name, "pool"): own.pool}, rule)
 
 
 NAMES = Names(

@@ -1,8 +1,6 @@
 """The names of settings as people write them, and what a misspelled one was meant to be. Pure."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 
 # ("batch_size",) or ("lanes", "send_email", "rank") or ("pools", "email")
@@ -24,10 +22,12 @@ def variable_of(key: Key) -> str:
 SECRET_FILES = {(name,): f"{variable_of((name,))}_FILE" for name in SECRETS}
 
 
-@dataclass(frozen=True)
 class Names:
-    plain: frozenset[str]  # the settings that are one value: all but home, lanes and pools
-    lane: frozenset[str]  # what may be said of one lane
+    """All names of settings: `plain` are those of one value (not home, lanes, pools), `lane` what a lane has."""
+
+    def __init__(self, plain: frozenset[str], lane: frozenset[str]) -> None:
+        self.plain = plain
+        self.lane = lane
 
     @cached_property
     def _variables(self) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ class Names:
         head, separator, rest = variable.partition("__")
         if variable.startswith("LANES_"):
             return self._doubt_about_lane(variable)
-        if separator and (heads := get_close_matches(head.upper(), ("LANES", "POOLS"), n=1, cutoff=0.85)):
+        if separator and (heads := _close(head.upper(), ("LANES", "POOLS"), cutoff=0.85)):
             meant = f"{heads[0]}__{rest}"
             return f"did you mean {meant}?" if self.key_of(meant) else None
         if variable in ("LANES", "POOLS"):
@@ -75,7 +75,7 @@ class Names:
             return f"did you mean {name}?"
         if variable in _INNOCENT:
             return None
-        for meant in get_close_matches(variable.upper(), self._variables, cutoff=_CLOSE):
+        for meant in _close(variable.upper(), self._variables, cutoff=_CLOSE):
             # MAX_LOAD_1 and X_MAX_LOAD are names of other programs, however few letters they add.
             if not (variable.startswith(f"{meant}_") or variable.endswith(f"_{meant}")):
                 return f"did you mean {meant}?"
@@ -84,7 +84,25 @@ class Names:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that a wrong one in mayfly.toml or in a lane was most likely meant to be."""
-    return next(iter(get_close_matches(name.lower(), sorted(known), n=1)), None)
+    return next(iter(_close(name.lower(), sorted(known), cutoff=0.6)), None)
+
+
+def _close(word: str, known: Iterable[str], cutoff: float) -> list[str]:
+    """difflib.get_close_matches, which is asked only about names that have enough letters in common."""
+    likely = [name for name in known if _letters_in_common(word, name) >= cutoff]
+    if not likely:
+        return []
+    from difflib import get_close_matches  # here because hardly anybody's environment comes so far
+
+    return get_close_matches(word, likely, cutoff=cutoff)
+
+
+def _letters_in_common(one: str, other: str) -> float:
+    """A bound from above of difflib's ratio, by the same measure: 1 for words of the same letters."""
+    length = len(one) + len(other)
+    if 2 * min(len(one), len(other)) < 0.6 * length:
+        return 0.0
+    return 2 * sum(min(one.count(letter), other.count(letter)) for letter in {*one}) / length
 
 
 def _is_name(word: str, known: frozenset[str]) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -15,14 +14,6 @@ from mayfly.settings.values import NAME_RULE, mask_password
 CONFLICTS = "conflicts"  # pydantic's name for an error that carries Conflicts
 
 _LONGEST_SHOWN = 60
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """Values that are fine alone and do not fit each other."""
-
-    values: Mapping[Key, object]
-    rule: str
 
 
 def empty_value(key: Key, given: Given, allowed: Callable[[Key], str]) -> str:

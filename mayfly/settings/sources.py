@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mayfly.errors import SettingsError
 from mayfly.settings.files import DotenvFile, Given, TomlFile
@@ -18,14 +17,12 @@ _PACKAGE = Path(__file__).resolve().parent.parent  # mayfly
 _VIRTUALENV = Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
-@dataclass(frozen=True)
-class Home:
+class Home(NamedTuple):
     path: Path
     source: str
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """The strongest place's word on each setting, and what is wrong or doubtful in any place."""
 
     given: dict[Key, Given]
@@ -101,7 +98,7 @@ def _open_secret_files(given: dict[Key, Given], home: Path) -> list[str]:
     for key, named in list(given.items()):
         if named.from_file and not named.is_empty:
             try:
-                given[key] = replace(named, value=_secret_in(under_home(Path(named.value), home)))
+                given[key] = named._replace(value=_secret_in(under_home(Path(named.value), home)))
             except (OSError, ValueError) as error:
                 del given[key]
                 path = mask_password(named.value)  # some will write the URL itself there

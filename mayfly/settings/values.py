@@ -1,30 +1,13 @@
-"""The kinds of values that settings have: how each is read, and in words what it allows. Pure.
+"""How the values of settings are read from what people write. Pure, and cheap to import: no pydantic here.
 
-A validator raises a bare ValueError where its field's description says all there is to say, and one with a
+A reader raises a bare ValueError where its field's description says all there is to say, and one with a
 clause of its own where it knows better what is wrong.
 """
 
 import re
-from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator, BeforeValidator, Field
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
-
-
-def whole(low: int, high: int) -> Any:
-    return Field(ge=low, le=high, description=f"a whole number from {low} to {high}")
-
-
-def size(low: int, high: int | None = None) -> Any:
-    bounds = f"at least {size_text(low)}" if high is None else f"from {size_text(low)} to {size_text(high)}"
-    return Field(ge=low, le=high, description=f"bytes, or a size such as 512M or 1.5G, {bounds}")
-
-
-def one_of(*words: str) -> Any:
-    return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
 
 
 def size_text(count: int) -> str:
@@ -37,26 +20,27 @@ def size_text(count: int) -> str:
 
 # A letter means a power of 1024, with and without B or iB: what systemd, Docker and PHP mean by 512M.
 _UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
-_SIZE = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?) ?([KMG])(?:I?B)?")
+_SIZE = r"([0-9]+)(?:(?:\.([0-9]+))? ?([KMG])(?:I?B)?)?"
 
 
-def _read_size(value: object) -> object:
+def read_size(value: object) -> object:
     if not isinstance(value, str):
-        return _refuse_bool(value)
-    match = _SIZE.fullmatch(value.strip().upper())
+        return refuse_bool(value)
+    match = re.fullmatch(_SIZE, value.strip().upper())
     if match is None:
         raise ValueError
-    return int(Decimal(match[1] or match[2]) * _UNITS[match[3] or ""])
+    whole, fraction, unit = match[1], match[2] or "", match[3] or ""
+    return int(whole + fraction) * _UNITS[unit] // 10 ** len(fraction)
 
 
-def _refuse_bool(value: object) -> object:
+def refuse_bool(value: object) -> object:
     # pydantic reads true as 1: `batch_size = true` in mayfly.toml would pass for a number.
     if isinstance(value, bool):
         raise ValueError  # noqa: TRY004 - pydantic lets a TypeError through
     return value
 
 
-def _read_modules(value: object) -> tuple[str, ...]:
+def read_modules(value: object) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise ValueError
@@ -67,31 +51,15 @@ def _read_modules(value: object) -> tuple[str, ...]:
     return modules
 
 
-def _check_host_name(value: str) -> str:
-    if not (1 <= len(value) <= 64 and value.isprintable() and not re.search(r"\s", value)):
+def check_host_name(value: str) -> str:
+    if not (1 <= len(value) <= 64 and value.isprintable() and " " not in value):  # no other space is printable
         raise ValueError
     return value
 
 
-NUMBER = BeforeValidator(_refuse_bool)
-SIZE = BeforeValidator(_read_size)
-
-Count = Annotated[int, whole(1, 1000), NUMBER]
-Real = Annotated[float, Field(allow_inf_nan=False), NUMBER]
-Days = Annotated[Real, Field(gt=0, description="a number of days, more than 0")]
-Modules = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_read_modules),
-    Field(description="dotted module names, separated by commas"),
-]
-HostName = Annotated[
-    str,
-    AfterValidator(_check_host_name),
-    Field(description="1 to 64 printable characters without white space"),
-]
 # One pattern for lanes and pools: what fits the column, a log line and a URL without being escaped.
 NAME_RULE = "1 to 64 of A-Z a-z 0-9 _ . : - and begin with a letter, a digit or _"
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$", description=NAME_RULE)]
+NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$"
 
 
 def under_home(path: Path, home: Path) -> Path:
@@ -117,9 +85,7 @@ DATABASE_RULE = "a URL that begins with sqlite:///, mysql://, mariadb://, postgr
 
 # user:password@host:port/database?options. Stricter than SQLAlchemy, which takes what follows a stray @ for a
 # host, and not left to it, because settings must stay cheap to load.
-_SERVER = re.compile(
-    r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
-)
+_SERVER = r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
 
 
 def database_url(text: str, home: Path) -> str:
@@ -147,10 +113,19 @@ def _sqlite(rest: str, home: Path) -> str:
 def _server(rest: str, scheme: str) -> str:
     if rest.count("@") > 1:
         raise ValueError("has more than one @: write one that is part of a password or an option as %40")
-    match = _SERVER.fullmatch(rest)
+    match = re.fullmatch(_SERVER, rest)
     if match is None or not 1 <= int(match["port"] or 1) <= 65535:
         raise ValueError(f"must look like {scheme.lower()}://user:password@host:port/database")
     return rest
+
+
+def without_password(url: str) -> str:
+    """A URL as database_url() gives it, without the user's password: what stays when that is changed."""
+    scheme, separator, rest = url.partition("://")
+    account, at, address = rest.partition("@")
+    if not at or account.startswith("/"):  # no account, or the path of a file
+        return url
+    return f"{scheme}{separator}{account.partition(':')[0]}@{address}"
 
 
 def mask_password(text: str) -> str:

@@ -34,9 +34,9 @@ def connect(url: str) -> Any:
     """As plainly as the driver's first example does it, but for READ COMMITTED and SQLite's write lock."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
-        connection = sqlite3.connect(parsed.database or "", timeout=60, isolation_level=None)
-        connection.execute("PRAGMA synchronous=FULL")
-        return connection
+        embedded = sqlite3.connect(parsed.database or "", timeout=60, isolation_level=None)
+        embedded.execute("PRAGMA synchronous=FULL")
+        return embedded
     if parsed.get_backend_name() == "postgresql":
         import psycopg
 

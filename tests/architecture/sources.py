@@ -47,8 +47,12 @@ class Source:
 
     @cached_property
     def imports(self) -> list[Import]:
-        late = {id(node) for function in self.functions for node in ast.walk(function)}
+        later = [*self.functions, *filter(self._is_for_type_checkers, self.nodes)]
+        late = {id(node) for each in later for node in ast.walk(each)}
         return [each for node in self.nodes for each in self._imports_of(node, at_start=id(node) not in late)]
+
+    def _is_for_type_checkers(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.If) and self.dotted(node.test) == "typing.TYPE_CHECKING"
 
     def _imports_of(self, node: ast.AST, at_start: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):

@@ -45,9 +45,12 @@ def is_cli(source: Source) -> bool:
     return source.path.endswith(("/cli.py", "/__main__.py"))
 
 
+BUILDERS = ("Settings", "load", "load_settings", "quick_settings")
+
+
 def settings_built(source: Source) -> Iterator[str]:
     for name, call in source.calls():
-        if name.startswith("mayfly.settings") and name.rpartition(".")[2] in ("Settings", "load", "load_settings"):
+        if name.startswith("mayfly.settings") and name.rpartition(".")[2] in BUILDERS:
             yield source.at(call.lineno, "builds Settings; take them as an argument, only cli.py loads them")
 
 

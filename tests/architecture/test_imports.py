@@ -165,6 +165,7 @@ def test_a_broken_table_is_seen(path: str, text: str) -> None:
     [
         ("dispatcher/x.py", "def child():\n    from runner.cli import run_assigned"),
         ("dispatcher/x.py", "import dispatcher.plan\nfrom mayfly.jobs import claim"),
+        ("dispatcher/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner.guard"),
         ("mayfly/jobs/x.py", "from . import claim\nfrom ..clock import pause"),
         ("console/x.py", "import flask\nfrom mayfly import events"),
     ],

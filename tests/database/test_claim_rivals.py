@@ -35,7 +35,7 @@ def test_a_claim_takes_what_others_have_not_locked(database: Database, rival: Da
 
 @servers_only
 def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: Database) -> None:
-    """While one claim of ten is not yet committed, another gets the next ten, and none of the neighbours is missed."""
+    """While one claim of ten is not yet committed, another gets the next ten: none of them was locked."""
     rows = insert_rows(database, 25)
     now = database.clock.now()
     with rival.transaction() as claiming:
@@ -60,7 +60,7 @@ def test_eight_runners_share_a_lane(migrated_url: str, database: Database) -> No
 
 def test_nobody_takes_a_full_lane_for_empty(migrated_url: str, database: Database) -> None:
     """When all runners are through, nothing is left: an empty answer was never believed too early."""
-    insert_rows(database, 300)
+    insert_rows(database, 120)
 
     in_threads([partial(drain, migrated_url, f"worker-{number}", size=1) for number in range(RUNNERS)])
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
-from sqlalchemy import Row, Select, text
+from sqlalchemy import Select, make_url, text
 
 from mayfly.engine import Database
 from mayfly.opening import create_embedded
@@ -39,6 +40,12 @@ class Installation:
     def log(self) -> str:
         path = self.home / "logs" / "dispatcher.log"
         return path.read_text() if path.exists() else ""
+
+    @property
+    def secrets(self) -> set[str]:
+        """The password of its database, as it is and as a URL spells it; none with SQLite."""
+        password = make_url(self.url).password
+        return {str(password), quote(str(password), safe="")} if password else set()
 
     def environment(self, **changes: str) -> dict[str, str]:
         """As cron gives it, and nothing of ours: PATH, HOME, and the settings of this test."""
@@ -96,7 +103,7 @@ class Installation:
         """A statement that gives no rows."""
         self.database.run(lambda connection: connection.execute(text(sql)))
 
-    def job(self, job_id: int) -> Row[Any]:
+    def job(self, job_id: int) -> Any:
         return self.rows("SELECT * FROM mayfly_jobs WHERE id = :id", id=job_id)[0]
 
     def statuses(self) -> dict[str, int]:

@@ -68,21 +68,21 @@ def test_the_summary_tells_what_the_tables_hold(installation: Installation) -> N
     assert len(installation.rows("SELECT id FROM mayfly_attempts")) == settled["failed"] + settled["dead"]
 
 
-def test_a_runners_row_tells_its_life(installation: Installation) -> None:
+def test_a_runners_row_tells_its_life(embedded: Installation) -> None:
     """The row is closed by who saw the end: how it ended, what it did, what it cost."""
-    installation.enqueue("sleep", '{"seconds": 0.05}', count=2)
-    installation.enqueue("come_back")
+    embedded.enqueue("sleep", '{"seconds": 0.05}', count=2)
+    embedded.enqueue("come_back")
 
-    installation.dispatch()
+    embedded.dispatch()
 
-    row = installation.rows(select(runners))[0]
+    row = embedded.rows(select(runners))[0]
     assert (row.ending, row.exit_code, row.signal) == ("ok", 0, None)
     assert (row.jobs_done, row.jobs_failed) == (2, 1)
     assert row.planned_at <= row.heartbeat_at <= row.finished_at
     assert 50 / 3 <= row.average_ms < 1000
     assert 1 << 20 < row.peak_memory < 1 << 30
     assert 0 < row.cpu_ms < 10_000
-    assert installation.job(1).worker_id == row.worker_id
+    assert embedded.job(1).worker_id == row.worker_id
 
 
 def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installation) -> None:
@@ -104,17 +104,17 @@ def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installati
     assert jsontext.decode(job.result) == {"succeeded_at_attempt": 2}
 
 
-def test_a_job_that_keeps_failing_ends_dead(installation: Installation) -> None:
+def test_a_job_that_keeps_failing_ends_dead(embedded: Installation) -> None:
     """After max_attempts (5) failures a job is dead, with its last error, and a row of each attempt."""
-    job_id = installation.enqueue("stumble", priority=0)[0]
-    installation.enqueue("sleep", '{"seconds": 0.1}', count=12)  # keeps a runner there until it is due again
+    job_id = embedded.enqueue("stumble", priority=0)[0]
+    embedded.enqueue("sleep", '{"seconds": 0.1}', count=12)  # keeps a runner there until it is due again
 
-    cycle = installation.dispatch(BATCH_SIZE="1", MAX_WORKERS="1")
+    cycle = embedded.dispatch(BATCH_SIZE="1", MAX_WORKERS="1")
 
-    job = installation.job(job_id)
+    job = embedded.job(job_id)
     assert (cycle.returncode, job.status, job.attempts) == (0, "dead", 5)
     assert job.last_error.startswith("RuntimeError: stumbled at attempt 5")
-    history = installation.rows(select(attempts).order_by(attempts.c.id))
+    history = embedded.rows(select(attempts).order_by(attempts.c.id))
     assert [(each.attempt, each.outcome) for each in history] == [(number, "failed") for number in range(1, 6)]
     assert len({each.fingerprint for each in history}) == 1
 
@@ -149,14 +149,14 @@ def test_a_handler_steers_its_job(installation: Installation) -> None:
         assert 3590 < (jobs[name].run_at - installation.now()).total_seconds() < 3601
 
 
-def test_a_handler_enqueues_through_its_runners_connection(installation: Installation) -> None:
+def test_a_handler_enqueues_through_its_runners_connection(embedded: Installation) -> None:
     """`enqueue` inside a handler needs no settings, no second connection and no transaction."""
-    job_id = installation.enqueue("breed")[0]
+    job_id = embedded.enqueue("breed")[0]
 
-    cycle = installation.dispatch()
+    cycle = embedded.dispatch()
 
-    assert (cycle.returncode, installation.job(job_id).status) == (0, "done")
-    child = installation.rows("SELECT * FROM mayfly_jobs WHERE group_key = :key", key=f"child of {job_id}")[0]
+    assert (cycle.returncode, embedded.job(job_id).status) == (0, "done")
+    child = embedded.rows("SELECT * FROM mayfly_jobs WHERE group_key = :key", key=f"child of {job_id}")[0]
     assert (child.type, child.status, child.lane) == ("noop", "pending", "default")
 
 

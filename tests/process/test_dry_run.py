@@ -105,7 +105,7 @@ def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tu
     refused = embedded.dispatch("--lane", "send_mail", *options)
 
     assert (refused.returncode, refused.stdout) == (64, "")
-    assert refused.stderr == ("No lane 'send_mail': it has neither jobs nor settings. Did you mean 'send_email'?\n")
+    assert refused.stderr == "No lane 'send_mail': it has neither jobs nor settings. Did you mean 'send_email'?\n"
     assert embedded.statuses() == {"pending": 1}
 
 
@@ -114,8 +114,6 @@ def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tu
     [
         ("dispatcher", ("--json",), "--json goes with --dry-run."),
         ("dispatcher", ("--dryrun",), "No such option"),
-        ("dispatcher", ("--lane",), "requires an argument"),
-        ("dispatcher", ("now",), "unexpected extra argument"),
         ("runner", ("--lanes", "x"), "No such option"),
     ],
 )

@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from sqlalchemy import make_url
 
 from tests.process.installation import Installation
 
@@ -64,9 +63,7 @@ def test_a_cycle_with_trouble_mails_a_short_paragraph(embedded: Installation) ->
         rf"See {embedded.home}/logs/dispatcher\.log\.\n",
         cycle.stderr,
     )
-    assert re.search(
-        r"ERROR: Worker worker-\d+-\d crashed: the runner was killed by signal 9 \(SIGKILL\)", embedded.log
-    )
+    assert re.search(r"ERROR: Worker worker-\d+-\d crashed: the runner was killed by signal 9", embedded.log)
 
 
 def test_every_line_of_a_json_log_is_an_object(embedded: Installation) -> None:
@@ -127,8 +124,7 @@ def test_neither_payloads_nor_passwords_reach_the_log(installation: Installation
     assert (cycle.returncode, cycle.stdout, cycle.stderr) == (0, "", "")
     assert installation.statuses() == {"done": 1, "pending": 3, "dead": 1}
     assert card not in installation.log
-    password = make_url(installation.url).password
-    assert not password or str(password) not in installation.log
+    assert not [secret for secret in installation.secrets if secret in installation.log]
 
 
 def test_what_handlers_print_cannot_forge_a_line(embedded: Installation) -> None:

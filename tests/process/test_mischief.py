@@ -177,6 +177,20 @@ def test_a_handler_that_ends_its_process_is_dead_after_three_times(installation:
     assert_no_process_left(installation)
 
 
+def test_a_crash_in_an_interpreter_of_its_own_is_known_too(embedded: Installation) -> None:
+    """With SPAWN=exec the page, the exit code and the signal reach the dispatcher all the same."""
+    crashing = embedded.enqueue("crash", '{"how": "kill"}')[0]
+    behind = mates(embedded, "default")
+
+    cycles = cycles_until_settled(embedded, SPAWN="exec", **SOON)
+
+    assert cycles[0].returncode == 1
+    job = embedded.job(crashing)
+    assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
+    assert job.last_error.startswith("crashed 3 times, at last: the runner was killed by signal 9 (SIGKILL)")
+    assert_unharmed(embedded, behind)
+
+
 def test_a_handler_that_takes_all_memory_is_ended(installation: Installation) -> None:
     """Above WORKER_MEMORY its runner is killed, and the reason says so."""
     glutton = installation.enqueue("glutton", lane="glutton")[0]
@@ -194,7 +208,7 @@ def test_a_handler_that_takes_all_memory_is_ended(installation: Installation) ->
 
 def cycles_until_settled(installation: Installation, **settings: str) -> list[CompletedProcess[str]]:
     """One minute after the other, as cron would, until nothing is left to do."""
-    cycles = []
+    cycles: list[CompletedProcess[str]] = []
     while not cycles or not installation.statuses().keys() <= {"done", "dead"}:
         cycles.append(installation.dispatch(**settings))
         assert len(cycles) < 10, installation.log

@@ -8,7 +8,7 @@ from sqlalchemy import func, select
 from mayfly.schema import cycles, jobs, runners
 from tests.process.installation import Installation, most_at_once
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def test_two_hosts_never_exceed_a_lanes_cap(installation: Installation) -> None:

@@ -1,5 +1,10 @@
 """Workers are worth their number: the same time for five times the jobs, and no job twice."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
 from sqlalchemy import func, select
 
 from mayfly.schema import jobs, runners
@@ -7,26 +12,18 @@ from tests.process.installation import Installation
 
 NAP = '{"seconds": 0.2}'
 BATCH_SECONDS = 5 * 0.2  # what one worker needs for one batch
+BACKLOGS = {"five": 5, "ten": 10, "twenty-five": 25, "fifty": 50, "alone": 25}  # lanes, and their jobs
+WORKERS = {"five": 1, "ten": 2, "twenty-five": 5, "fifty": 5, "alone": 1}
+TRIES = 3  # what else the machine does can only make a cycle slower, never faster
 
 
 def test_the_time_follows_the_batches_a_worker_not_the_jobs(installation: Installation) -> None:
     """5 jobs on 1 worker take as long as 10 on 2 and 25 on 5, 50 on 5 twice that; 25 on 1 take five times that."""
-    backlogs = {"five": 5, "ten": 10, "twenty-five": 25, "fifty": 50, "alone": 25}
-    for lane, number in backlogs.items():
-        installation.enqueue("sleep", NAP, count=number, lane=lane)
+    tried: list[Measured] = []
+    while len(tried) < TRIES and not (tried and tried[-1].is_lawful):
+        tried.append(measure(installation))
 
-    cycle = installation.dispatch(LANES__ALONE__MAX_WORKERS="1")
-
-    assert (cycle.returncode, installation.statuses()) == (0, {"done": sum(backlogs.values())})
-    workers = {lane: len(workers_of(installation, lane)) for lane in backlogs}
-    assert workers == {"five": 1, "ten": 2, "twenty-five": 5, "fifty": 5, "alone": 1}
-    seconds = {lane: span(installation, lane) for lane in backlogs}
-    alike, twice = (seconds["five"], seconds["ten"], seconds["twenty-five"]), seconds["fifty"]
-    assert BATCH_SECONDS <= min(alike) <= max(alike) < 1.6 * min(alike), seconds
-    assert 1.5 * min(alike) < twice < 3 * min(alike), seconds
-    # About five. If any worker had twice its share it would be 2.5; two busy cores alone can make it 3.5.
-    assert seconds["alone"] / seconds["twenty-five"] >= 3, seconds
-    assert seconds["five"] < 2.5 * BATCH_SECONDS, seconds  # what a job costs besides its nap
+    assert tried[-1].is_lawful, tried
 
 
 def test_eight_runners_take_each_job_once(installation: Installation) -> None:
@@ -43,12 +40,39 @@ def test_eight_runners_take_each_job_once(installation: Installation) -> None:
     assert sum(each.jobs_done for each in lives) == 5000
 
 
-def workers_of(installation: Installation, lane: str) -> set[str]:
-    return {row.worker_id for row in installation.rows(select(jobs.c.worker_id).where(jobs.c.lane == lane))}
+@dataclass(frozen=True)
+class Measured:
+    """What one cycle over all backlogs showed."""
+
+    code: int
+    done: bool
+    workers: dict[str, int]
+    seconds: dict[str, float]
+
+    @property
+    def is_lawful(self) -> bool:
+        five, ten, twenty_five, fifty, alone = (self.seconds[lane] for lane in BACKLOGS)
+        alike = (five, ten, twenty_five)
+        return (
+            (self.code, self.done, self.workers) == (0, True, WORKERS)
+            and BATCH_SECONDS <= min(alike) <= max(alike) < 1.6 * BATCH_SECONDS
+            and 1.5 * min(alike) < fifty < 3 * min(alike)
+            and alone / twenty_five >= 3.5
+        )
 
 
-def span(installation: Installation, lane: str) -> float:
-    """Seconds from the lane's first claim to its last job's end."""
-    query = select(jobs.c.locked_at, jobs.c.finished_at).where(jobs.c.lane == lane)
-    rows = installation.rows(query)
-    return (max(row.finished_at for row in rows) - min(row.locked_at for row in rows)).total_seconds()
+def measure(installation: Installation) -> Measured:
+    installation.execute("DELETE FROM mayfly_jobs")
+    for lane, number in BACKLOGS.items():
+        installation.enqueue("sleep", NAP, count=number, lane=lane)
+    cycle = installation.dispatch(LANES__ALONE__MAX_WORKERS="1")
+    rows = {lane: installation.rows(select(jobs).where(jobs.c.lane == lane)) for lane in BACKLOGS}
+    workers = {lane: len({row.worker_id for row in rows[lane]}) for lane in BACKLOGS}
+    done = installation.statuses() == {"done": sum(BACKLOGS.values())}
+    return Measured(cycle.returncode, done, workers, {lane: span(rows[lane]) for lane in BACKLOGS})
+
+
+def span(rows: Sequence[Any]) -> float:
+    """Seconds from a lane's first claim to its last job's end."""
+    taken: timedelta = max(row.finished_at for row in rows) - min(row.locked_at for row in rows)
+    return taken.total_seconds()

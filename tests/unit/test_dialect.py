@@ -8,7 +8,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from mayfly import dialect
 from mayfly.dialect import Trouble
-from mayfly.schema import LIVE, jobs, lanes
+from mayfly.jobs.enqueue import NewJob, insert_statement
+from mayfly.schema import JOBS, jobs, lanes
 
 URLS = {
     "sqlite": "sqlite://",
@@ -57,8 +58,9 @@ class SqliteError(Exception):
 def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> None:
     """An engine made with mariadb+pymysql:// is a MySQL too, under a name of its own."""
     spoken = make_dialect(name)
+    unique = NewJob("noop", "{}", "default", 5, 1, unique_key="order-7")
 
-    assert clause in str(dialect.insert_or_keep(spoken, jobs, LIVE).compile(dialect=spoken))
+    assert clause in str(insert_statement(spoken, JOBS, unique).compile(dialect=spoken))
 
 
 @pytest.mark.parametrize(
@@ -186,8 +188,8 @@ def test_postgres_has_no_state_while_it_connects(words: str, kind: type[DBAPIErr
     [
         ("database is locked", "SQLITE_BUSY", Trouble.REPEAT),
         ("database is locked", "SQLITE_BUSY_SNAPSHOT", Trouble.REPEAT),
-        ("unable to open database file", "SQLITE_CANTOPEN", Trouble.AWAY),
-        ("file is not a database", "SQLITE_NOTADB", Trouble.AWAY),
+        ("unable to open database file", "SQLITE_CANTOPEN", Trouble.UNOPENABLE),
+        ("file is not a database", "SQLITE_NOTADB", Trouble.UNOPENABLE),
         ("database or disk is full", "SQLITE_FULL", Trouble.FULL),
         ("attempt to write a readonly database", "SQLITE_READONLY_DBMOVED", Trouble.FULL),
         ("no such table: mayfly_jobs", "SQLITE_ERROR", Trouble.NO_TABLE),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of
+from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of, would_end_again
 from mayfly import exits, verdict
 from mayfly.backoff import Backoff
 from mayfly.outcome import RELEASED, Kind
@@ -91,6 +91,25 @@ def test_our_own_kill_for_memory_is_a_crash(seen: Seen) -> None:
 def test_a_negative_code_is_a_signal(code: int, number: int | None) -> None:
     """As Python tells them."""
     assert make_exit(code).signal == number
+
+
+@pytest.mark.parametrize(
+    ("exit_", "again"),
+    [
+        (make_exit(exits.ERROR), True),  # a module that cannot be imported
+        (make_exit(exits.USAGE), True),
+        (make_exit(-signal.SIGSEGV, Seen()), True),  # before its first job
+        (make_exit(-signal.SIGKILL, Seen(), killed_for=KilledFor.MEMORY), True),
+        (make_exit(-signal.SIGSEGV, BUSY), False),  # over a job, which is now a suspect
+        (make_exit(-signal.SIGSEGV, Seen(done=3)), False),
+        (make_exit(-signal.SIGSEGV, Seen(failed=1)), False),
+        (make_exit(exits.SUCCESS, Seen()), False),
+        (make_exit(exits.TIMEOUT, Seen()), False),
+    ],
+)
+def test_an_end_that_no_job_is_to_blame_for_would_come_again(exit_: Exit, again: bool) -> None:
+    """Another runner in this lane and minute would fare the same."""
+    assert would_end_again(exit_) is again
 
 
 # --- why --------------------------------------------------------------------------------------------------

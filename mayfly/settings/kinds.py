@@ -1,0 +1,47 @@
+"""The kinds of values that settings have, as pydantic's types: how each is read, and in words what it allows."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from mayfly.settings.values import (
+    NAME_PATTERN,
+    NAME_RULE,
+    check_host_name,
+    read_modules,
+    read_size,
+    refuse_bool,
+    size_text,
+)
+
+
+def whole(low: int, high: int) -> Any:
+    return Field(ge=low, le=high, description=f"a whole number from {low} to {high}")
+
+
+def size(low: int, high: int | None = None) -> Any:
+    bounds = f"at least {size_text(low)}" if high is None else f"from {size_text(low)} to {size_text(high)}"
+    return Field(ge=low, le=high, description=f"bytes, or a size such as 512M or 1.5G, {bounds}")
+
+
+def one_of(*words: str) -> Any:
+    return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
+
+
+NUMBER = BeforeValidator(refuse_bool)
+SIZE = BeforeValidator(read_size)
+
+Count = Annotated[int, whole(1, 1000), NUMBER]
+Real = Annotated[float, Field(allow_inf_nan=False), NUMBER]
+Days = Annotated[Real, Field(gt=0, description="a number of days, more than 0")]
+Modules = Annotated[
+    tuple[str, ...],
+    BeforeValidator(read_modules),
+    Field(description="dotted module names, separated by commas"),
+]
+HostName = Annotated[
+    str,
+    AfterValidator(check_host_name),
+    Field(description="1 to 64 printable characters without white space"),
+]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, description=NAME_RULE)]

@@ -1,0 +1,77 @@
+"""A wire between a client and its server that can lose the answer to a COMMIT: it is done, and nobody heard."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from sqlalchemy import make_url
+
+COMMIT = re.compile(rb"COMMIT(?!TED)")  # psycopg's BEGIN says READ COMMITTED
+
+
+class Proxy:
+    """Forwards everything, until it is told to lose the answer to the next COMMIT and to hang up."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._armed = threading.Event()
+        self.lost = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    def lose_next_commit(self) -> None:
+        self._armed.set()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for clients
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        doomed = threading.Event()
+        with client, socket.create_connection(self._server) as server:
+            answers = threading.Thread(target=self._answer, args=(server, client, doomed), daemon=True)
+            answers.start()
+            with suppress(OSError):
+                self._ask(client, server, doomed)
+                server.shutdown(socket.SHUT_WR)
+            answers.join()
+
+    def _ask(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        while data := client.recv(65536):
+            if COMMIT.search(data) and self._armed.is_set():
+                self._armed.clear()
+                doomed.set()
+            server.sendall(data)
+
+    def _answer(self, server: socket.socket, client: socket.socket, doomed: threading.Event) -> None:
+        """When the server has answered the doomed COMMIT, it is done; the client sees the end of the connection."""
+        with suppress(OSError):
+            while data := server.recv(65536):
+                if doomed.is_set():
+                    self.lost += 1
+                    break
+                client.sendall(data)
+            client.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def proxied(url: str) -> Iterator[tuple[Proxy, str]]:
+    parsed = make_url(url)
+    assert parsed.host is not None
+    assert parsed.port is not None
+    proxy = Proxy(parsed.host, parsed.port)
+    yield proxy, parsed.set(host="127.0.0.1", port=proxy.port).render_as_string(hide_password=False)
+    proxy.close()

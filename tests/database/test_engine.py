@@ -1,0 +1,320 @@
+"""Units of work: committed once, repeated when the database asks for it, and never left half done."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from types import FrameType
+
+import pytest
+from freezegun import freeze_time
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.event import listen
+
+from mayfly.clock import host_now
+from mayfly.engine import TRIES, Database
+from mayfly.errors import DatabaseBusy, DatabaseFull, Interrupted
+from mayfly.schema import jobs
+from tests.database.factories import in_threads, rows_of, run_sql, servers_only, sqlite_only
+from tests.factories import insert_row, insert_rows
+
+INSERT = "INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')"
+
+
+@servers_only
+def test_a_deadlock_is_repeated(database: Database, rival: Database) -> None:
+    """Each holds what the other wants; the database sacrifices one of them, and both come through."""
+    first, second = insert_rows(database, 2)
+    both = threading.Barrier(2, timeout=10)
+
+    def swap(own: Database, here: int, there: int) -> int:
+        tries = 0
+
+        def work(connection: Connection) -> None:
+            nonlocal tries
+            tries += 1
+            lock(connection, here)
+            if tries == 1:
+                both.wait()
+            lock(connection, there)
+
+        own.run(work)
+        return tries
+
+    tries = in_threads([lambda: swap(database, first, second), lambda: swap(rival, second, first)])
+
+    assert sorted(tries) == [1, 2]
+    assert database.repeats + rival.repeats == 1
+
+
+def test_whoever_is_always_locked_out_gives_up(database: Database, rival: Database) -> None:
+    """After six tries, with a sentence: a long transaction of somebody else's is not waited for, for ever."""
+    job = insert_row(database)
+    tries = 0
+
+    def work(connection: Connection) -> None:
+        nonlocal tries
+        tries += 1
+        connection.execute(text("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE NOWAIT"), {"id": job})
+
+    with holding(rival, job), impatient(database), pytest.raises(DatabaseBusy, match="still locked after 6 tries"):
+        database.run(work)
+
+    assert tries == (0 if database.engine.name == "sqlite" else TRIES)
+    assert database.repeats == TRIES - 1
+
+
+def test_what_fails_leaves_nothing(database: Database) -> None:
+    """An error in the middle takes back what was written before it."""
+
+    def work(connection: Connection) -> None:
+        connection.execute(text(INSERT))
+        raise KeyError("a mistake of ours")
+
+    with pytest.raises(KeyError):
+        database.run(work)
+
+    assert rows_of(database, jobs) == []
+
+
+@servers_only
+def test_a_session_that_was_killed_is_replaced(database: Database, rival: Database) -> None:
+    """Between two units of work: the next one finds its connection cut, and takes a new one."""
+    kill(rival, session_of(database))
+
+    database.run(lambda connection: connection.execute(text(INSERT)))
+
+    assert len(rows_of(rival, jobs)) == 1
+    assert database.repeats == 1
+
+
+@servers_only
+def test_a_session_that_was_killed_in_the_middle_is_replaced(database: Database, rival: Database) -> None:
+    """The whole unit is run again: nothing of the first try is left."""
+    tries = 0
+
+    def work(connection: Connection) -> None:
+        nonlocal tries
+        tries += 1
+        connection.execute(text(INSERT))
+        if tries == 1:
+            kill(rival, own_session(connection))
+        connection.execute(text(INSERT))
+
+    database.run(work)
+
+    assert (tries, len(rows_of(rival, jobs))) == (2, 2)
+
+
+@servers_only
+def test_a_session_that_was_killed_is_replaced_for_those_who_only_look(database: Database, rival: Database) -> None:
+    """Reading is repeated as writing is."""
+    kill(rival, session_of(database))
+
+    assert database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one()) == 1
+
+
+def test_work_joins_the_transaction_of_its_thread(database: Database) -> None:
+    """There is one connection, and it is taken: what is run inside commits or rolls back with it."""
+    with suppress(KeyError), database.transaction() as connection:
+        connection.execute(text(INSERT))
+        database.run(lambda joined: joined.execute(text(INSERT)))
+        raise KeyError("a mistake of ours")
+
+    assert rows_of(database, jobs) == []
+
+
+def test_work_of_another_thread_does_not_join(migrated_url: str) -> None:
+    """It is another's transaction: only the thread that opened it means it."""
+    database = Database(migrated_url, connections=2)
+
+    def look_for_it() -> int:
+        return len(database.read(lambda connection: connection.execute(jobs.select()).all()))
+
+    with database.transaction() as connection:
+        connection.execute(text(INSERT))
+        seen = in_threads([look_for_it])
+
+    assert (seen, look_for_it()) == ([0], 1)
+    database.close()
+
+
+def test_after_a_transaction_work_is_committed_by_itself_again(database: Database) -> None:
+    """The transaction of before is over for good."""
+    with database.transaction():
+        pass
+
+    database.run(lambda connection: connection.execute(text(INSERT)))
+
+    assert len(rows_of(database, jobs)) == 1
+
+
+def test_an_interruption_between_two_statements_leaves_nothing(database: Database) -> None:
+    """And a database that can be worked with: with one connection, as a runner has."""
+
+    def work(connection: Connection) -> None:
+        connection.execute(text(INSERT))
+        raise Interrupted
+
+    with pytest.raises(Interrupted):
+        database.run(work)
+
+    insert_row(database)
+    assert len(rows_of(database, jobs)) == 1
+
+
+@servers_only
+def test_an_interruption_in_the_middle_of_a_statement_leaves_no_half_answer(database: Database) -> None:
+    """The next statement gets its own answer, not what was still in the pipe."""
+    slow = {"mysql": "SELECT SLEEP(3), 42", "postgresql": "SELECT pg_sleep(3), 42"}[database.engine.name]
+
+    with interrupted_after(0.3), pytest.raises(Interrupted):
+        database.run(lambda connection: connection.execute(text(slow)).all())
+
+    answers = [database.run(lambda connection: connection.execute(text("SELECT 7")).all()) for _ in range(3)]
+    assert answers == [[(7,)]] * 3
+
+
+@sqlite_only
+def test_a_full_disk_is_told(database: Database) -> None:
+    """What was there stays, and can be read."""
+    listen(database.engine, "connect", lambda raw, _record: raw.execute("PRAGMA max_page_count=60"))
+    database.close()
+    before = insert_row(database)
+
+    with pytest.raises(DatabaseFull, match=r"cannot write: database or disk is full\. Free disk space"):
+        insert_rows(database, 100, payload=f'{{"a": "{"x" * 10_000}"}}')
+
+    assert [row.id for row in rows_of(database, jobs)] == [before]
+
+
+@sqlite_only
+def test_sqlite_is_as_durable_as_a_server(database: Database) -> None:
+    """WAL, so that readers do not block; a COMMIT is on the disk when it is answered."""
+    modes = database.run(
+        lambda connection: [
+            connection.execute(text(f"PRAGMA {name}")).scalar_one() for name in ("journal_mode", "synchronous")
+        ]
+    )
+
+    assert modes == ["wal", 2]
+
+
+@sqlite_only
+def test_those_who_only_look_do_not_wait_for_a_writer(database: Database, rival: Database) -> None:
+    """SQLite has one writer, and as many readers as one likes."""
+    insert_row(database)
+    with rival.transaction() as connection:
+        connection.execute(text(INSERT))
+
+        seen = database.read(lambda reading: reading.execute(jobs.select()).all())
+
+    assert len(seen) == 1
+
+
+@servers_only
+def test_sessions_are_read_committed_and_utc(database: Database) -> None:
+    """Whatever the server's own default is: that is what the claim is built on."""
+    questions = {
+        "mysql": "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation', 'time_zone')",
+        "postgresql": "SELECT name, setting FROM pg_settings WHERE name IN ('transaction_isolation', 'TimeZone')",
+    }
+
+    found = database.run(lambda connection: connection.execute(text(questions[database.engine.name])).all())
+
+    assert {setting for _, setting in found} in ({"READ-COMMITTED", "+00:00"}, {"read committed", "UTC"})
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_is_off_is_followed(migrated_url: str, hours: int) -> None:
+    """The distance is measured once, and told when it is more than a second."""
+    with freeze_time(host_now() + timedelta(hours=hours), tick=True):
+        database = Database(migrated_url)
+        offset, now = database.clock.offset, database.clock.now()
+        database.close()
+
+    assert abs(offset + timedelta(hours=hours)) < timedelta(seconds=1)
+    assert abs(now - host_now()) < timedelta(seconds=5)
+
+
+def test_a_clock_that_is_right_is_not_moved(database: Database) -> None:
+    """Here the database is on this machine."""
+    assert abs(database.clock.offset) < timedelta(seconds=1)
+    assert not database.clock.is_skewed
+
+
+def test_the_clock_is_measured_once(database: Database) -> None:
+    """A process works with one time, from its first connection to its last."""
+    clock = database.clock
+    database.close()
+
+    database.run(lambda _connection: None)
+
+    assert database.clock is clock
+
+
+def test_nothing_stays_open_after_a_close(database: Database, application: Engine) -> None:
+    """Before a fork, and between cycles."""
+    run_sql(database, INSERT)
+
+    database.close()
+
+    assert database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+
+
+# --- sessions ---------------------------------------------------------------------------------------------
+
+
+def lock(connection: Connection, job: int) -> None:
+    connection.execute(text("UPDATE mayfly_jobs SET priority = 0 WHERE id = :id"), {"id": job})
+
+
+@contextmanager
+def holding(database: Database, job: int) -> Iterator[None]:
+    """Somebody else's transaction that does not end."""
+    with database.transaction() as connection:
+        lock(connection, job)
+        yield
+
+
+@contextmanager
+def impatient(database: Database) -> Iterator[None]:
+    """SQLite has no NOWAIT, but a time-out for the whole connection."""
+    if database.engine.name == "sqlite":
+        listen(database.engine, "connect", lambda raw, _record: raw.execute("PRAGMA busy_timeout=1"))
+        database.close()
+    yield
+
+
+def session_of(database: Database) -> int:
+    """Of the one connection that the database keeps."""
+    return database.run(own_session)
+
+
+def own_session(connection: Connection) -> int:
+    question = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backend_pid()"}[connection.dialect.name]
+    return int(connection.execute(text(question)).scalar_one())
+
+
+def kill(database: Database, session: int) -> None:
+    """As an operator does."""
+    order = {"mysql": f"KILL {session}", "postgresql": f"SELECT pg_terminate_backend({session})"}
+    run_sql(database, order[database.engine.name])
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """As a runner's guard does it: an exception out of a signal handler, wherever the main thread is."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        raise Interrupted
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,99 @@
+"""A new SQLite file gets its tables by first use, however many processes use it first, and whoever is killed."""
+
+import multiprocessing
+import os
+import signal
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+from sqlalchemy.event import listen
+
+from mayfly.engine import Database
+from mayfly.opening import create_embedded
+from mayfly.schema import jobs
+from tests.database.factories import rows_of
+from tests.factories import insert_row
+
+FORK = multiprocessing.get_context("fork")
+PROCESSES = 6
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/new/mayfly.db"
+
+
+def test_many_may_be_the_first(url: str) -> None:
+    """Each of them finds the tables, and each job is there."""
+    together = FORK.Barrier(PROCESSES)
+    running = [FORK.Process(target=use, args=(url, together.wait)) for _ in range(PROCESSES)]
+    for each in running:
+        each.start()
+    for each in running:
+        each.join()
+
+    assert [each.exitcode for each in running] == [0] * PROCESSES
+    assert len(rows_in(url)) == PROCESSES
+
+
+def test_a_first_use_that_was_killed_is_made_up_for(url: str) -> None:
+    """Wherever it was killed, the next one has a whole database, and nobody has to mend it by hand."""
+    exits = []
+    for statement in range(1, 70, 5):
+        child = FORK.Process(target=use_until, args=(url, statement))
+        child.start()
+        child.join()
+        exits.append(child.exitcode)
+
+    use(url)
+
+    assert exits[0] == -signal.SIGKILL
+    assert len(rows_in(url)) == exits.count(0) + 1
+
+
+def test_the_file_is_kept_with_a_log_ahead(url: str) -> None:
+    """So that those who look do not wait for those who write; also if somebody has restored it from a copy."""
+    use(url)
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+
+    use(url)
+
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def use(url: str, before: Callable[[], Any] = lambda: None) -> None:
+    """As every process begins: open, and create what is missing."""
+    before()
+    create_embedded(url)
+    database = Database(url)
+    insert_row(database)
+    database.close()
+
+
+def use_until(url: str, statement: int) -> None:
+    """Killed before it sends that statement."""
+    sent = 0
+
+    def count(*_: object) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    listen(Engine, "before_cursor_execute", count)
+    use(url)
+
+
+def rows_in(url: str) -> list[Any]:
+    database = Database(url)
+    rows = list(rows_of(database, jobs))
+    database.close()
+    return rows

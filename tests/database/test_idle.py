@@ -1,0 +1,379 @@
+"""The idle cycle's look at the tables: it never has no doubt where a full cycle would find something to do."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Table, delete, insert, update
+
+from dispatcher import probe
+from dispatcher.cycle import _keep as kept_by
+from dispatcher.planning import look
+from dispatcher.probe.drivers import Session, connect
+from dispatcher.probe.look import doubts
+from dispatcher.world import World
+from mayfly import schema
+from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
+from mayfly.engine import Database
+from mayfly.fleet.place import this_place, this_process
+from mayfly.jobs.count import find_lanes
+from mayfly.jobs.prune import prune
+from mayfly.jobs.rescue import dead_runners, expired_jobs
+from mayfly.logs import silent_log
+from mayfly.schema import JOBS
+from mayfly.settings import load
+from mayfly.settings.quick import QuickSettings, quick_settings
+from tests.database.factories import run_sql, sqlite_only
+from tests.factories import NOON
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+Row = tuple[Table, dict[str, Any]]
+
+
+class StoppedClock(Clock):
+    """Both ways look at the same instant."""
+
+    def now(self) -> datetime:
+        return NOON
+
+
+# --- rows -------------------------------------------------------------------------------------------------
+
+
+def job(**columns: Any) -> Row:
+    """Pending and due in an hour, unless told otherwise."""
+    return schema.jobs, {"type": "noop", "payload": "{}", "lane": "default", "run_at": NOON + HOUR, **columns}
+
+
+def finished_job(status: str, age: timedelta, **columns: Any) -> Row:
+    return job(status=status, run_at=NOON - age, finished_at=NOON - age, **columns)
+
+
+def runner(**columns: Any) -> Row:
+    """One that is alive: this very process."""
+    here, process = this_place("here"), this_process()
+    return schema.runners, {
+        "worker_id": "worker-1",
+        "cycle_id": 1,
+        "lane": "default",
+        "host": here.host,
+        "machine": here.machine,
+        "pid": process.pid,
+        "pid_started": process.started,
+        "planned_at": NOON - HOUR,
+        "lease_until": NOON + HOUR,
+        "jobs_done": 0,
+        **columns,
+    }
+
+
+def cycle(age: timedelta) -> Row:
+    return schema.cycles, {"id": milliseconds(NOON - age), "host": "here", "started_at": NOON - age}
+
+
+def total(age: timedelta) -> Row:
+    key = {"lane": "default", "type": "noop", "outcome": "done", "worker_id": ""}
+    return schema.totals, {
+        "cycle_id": milliseconds(NOON - age),
+        **key,
+        "jobs": 1,
+        "durations": "{}",
+        "waits": "{}",
+    }
+
+
+def attempt(age: timedelta) -> Row:
+    failed = {"job_id": 1, "attempt": 1, "worker_id": "w", "outcome": "failed", "error": "", "fingerprint": ""}
+    return schema.attempts, {**failed, "finished_at": NOON - age}
+
+
+def passed_over(times: int) -> Row:
+    return schema.lanes, {"lane": "default", "passed_over": times}
+
+
+def fill(database: Database, rows: list[Row]) -> None:
+    def work(connection: Any) -> None:
+        for table in schema.metadata.sorted_tables:
+            if table is not schema.locks:
+                connection.execute(delete(table))
+        for table, columns in rows:
+            connection.execute(insert(table).values(**columns))
+
+    database.run(work)
+
+
+# --- the two ways to look ---------------------------------------------------------------------------------
+
+
+def environ(url: str, home: Path, **others: str) -> dict[str, str]:
+    return {"MAYFLY_HOME": str(home), "DATABASE_URL": url, "HOST_NAME": "here", **others}
+
+
+def quick(url: str, home: Path, **others: str) -> QuickSettings:
+    found = quick_settings(environ(url, home, **others))
+    assert found is not None
+    return found
+
+
+def probe_doubts(settings: QuickSettings) -> list[str]:
+    with closing(connect(settings.database_url.get_secret_value())) as session:
+        return list(doubts(session, settings, NOON))
+
+
+def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iterator[str]:
+    """What a full cycle would plan, clear, rescue and prune. It prunes: ask nothing afterwards."""
+    database = Database(url)
+    database.set_clock(StoppedClock())
+    settings = load(environ(url, home, **variables)).settings
+    place = this_place(settings.host_name)
+    world = World(settings, database, silent_log(), home, place, this_process(), monotonic())
+    counted, plan = look(world)
+    lanes = database.read(lambda connection: find_lanes(connection, JOBS))
+    if counted.pending or plan.runners:
+        yield "work"
+    if any(counted.passed_over.values()):
+        yield "lanes that were passed over"
+    if dead_runners(database, place):
+        yield "dead runners"
+    if database.read(lambda connection: expired_jobs(connection, JOBS, lanes, NOON)):
+        yield "lost jobs"
+    if prune(database, JOBS, kept_by(world)):
+        yield "old rows"
+    database.close()
+
+
+# --- every database ---------------------------------------------------------------------------------------
+
+IDLE: dict[str, list[Row]] = {
+    "empty tables": [],
+    "a delayed job": [job()],
+    "finished jobs": [finished_job(status, DAY) for status in ("done", "dead", "cancelled")],
+    "dead jobs are kept for ever": [finished_job("dead", 1000 * DAY)],
+    "rows that are not old enough": [cycle(89 * DAY), total(89 * DAY), attempt(89 * DAY)],
+    "a job that is not old enough": [finished_job("done", 6 * DAY)],
+    "a runner that ended": [runner(finished_at=NOON - HOUR)],
+    "a lane that was served": [passed_over(0)],
+}  # fmt: skip
+DOUBTFUL: dict[str, list[Row]] = {
+    "a due job": [job(run_at=NOON)],
+    "a due job of low priority in the last of many lanes": [
+        *(job(lane=f"lane-{number}") for number in range(5)), job(lane="zz", priority=2, run_at=NOON - HOUR)
+    ],
+    "a job being processed": [job(status="processing", worker_id="w", lease_until=NOON + HOUR)],
+    "a job whose lease ran out": [job(status="processing", worker_id="w", lease_until=NOON)],
+    "a live runner": [runner()],
+    "a dead runner": [runner(pid_started=1)],
+    "another host's runner": [runner(host="there", lease_until=NOON - HOUR)],
+    "a lane that was passed over": [passed_over(1)],
+    "an old done job": [finished_job("done", 8 * DAY, priority=0)],
+    "an old cancelled job": [finished_job("cancelled", 8 * DAY, lane="mail")],
+    "an old runner": [runner(finished_at=NOON - 8 * DAY)],
+    "an old cycle": [cycle(92 * DAY)],
+    "old totals": [total(92 * DAY)],
+    "an old attempt": [attempt(92 * DAY)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", IDLE.values(), ids=IDLE)
+def test_nothing_to_do_is_seen(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
+    """The usual minute: both ways agree that it is idle."""
+    fill(database, rows)
+
+    assert probe_doubts(quick(migrated_url, tmp_path)) == []
+    assert list(full_path_finds(migrated_url, tmp_path, {})) == []
+
+
+@pytest.mark.parametrize("rows", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_anything_else_is_a_doubt(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
+    """One of each kind."""
+    fill(database, rows)
+
+    assert probe_doubts(quick(migrated_url, tmp_path)) != []
+
+
+def test_dead_jobs_are_pruned_where_that_is_asked_for(database: Database, migrated_url: str, tmp_path: Path) -> None:
+    """KEEP_DEAD_DAYS has no default."""
+    fill(database, [finished_job("dead", 40 * DAY)])
+
+    assert probe_doubts(quick(migrated_url, tmp_path, KEEP_DEAD_DAYS="30")) != []
+    assert probe_doubts(quick(migrated_url, tmp_path, KEEP_DEAD_DAYS="60")) == []
+
+
+# --- whatever there is ------------------------------------------------------------------------------------
+
+ages = st.one_of(
+    st.sampled_from([-HOUR, timedelta(0), timedelta(microseconds=1), timedelta(microseconds=-1), 7 * DAY, 90 * DAY]),
+    st.timedeltas(-DAY, 110 * DAY),
+    st.timedeltas(DAY / 2, 8 * DAY),
+)
+lanes = st.sampled_from(["default", "mail", "Ä"])
+priorities = st.sampled_from(schema.PRIORITIES)
+jobs = st.one_of(
+    st.builds(lambda age, **rest: job(run_at=NOON - age, **rest), ages, lane=lanes, priority=priorities),
+    st.builds(
+        lambda due, age, **rest: job(run_at=NOON - due, finished_at=NOON - age, **rest),
+        ages, ages, lane=lanes, priority=priorities, status=st.sampled_from(["done", "dead", "cancelled"]),
+    ),
+    st.builds(
+        lambda age, lease, **rest: job(run_at=NOON - age, lease_until=NOON - lease, status="processing", **rest),
+        ages, ages, lane=lanes, priority=priorities, worker_id=st.sampled_from(["worker-1", "w"]),
+    ),
+)  # fmt: skip
+ended_runners = st.builds(lambda age: runner(finished_at=NOON - age), ages)
+unseen_runners = st.builds(
+    lambda lease, **rest: runner(lease_until=NOON - lease, **rest),
+    ages, host=st.sampled_from(["here", "there"]), pid_started=st.sampled_from([1, this_process().started]),
+)  # fmt: skip
+others = st.fixed_dictionaries(
+    {},
+    optional={
+        "runner": ended_runners | unseen_runners,
+        "cycle": st.builds(cycle, ages),
+        "total": st.builds(total, ages),
+        "attempt": st.builds(attempt, ages),
+        "lane": st.builds(passed_over, st.integers(0, 2)),
+    },
+).map(lambda found: list(found.values()))
+variables = st.fixed_dictionaries(
+    {},
+    optional={
+        **{
+            f"KEEP_{kind}_DAYS": st.sampled_from(["0.5", "1", "7", "30", "90"])
+            for kind in ("DONE", "CANCELLED", "DEAD", "CYCLES", "RUNNERS")
+        },
+        "LANES__MAIL__EXTERNAL": st.sampled_from(["true", "false"]),
+        "BATCH_SIZE": st.sampled_from(["1", "5"]),
+        "HOST_MAX_WORKERS": st.just("1"),
+    },
+)
+
+
+def is_unfinished(row: Row) -> bool:
+    """What the probe takes for a reason to look closer, whether or not there is something to do about it."""
+    table, columns = row
+    running = table is schema.runners and columns.get("finished_at") is None
+    return running or columns.get("status") == "processing"
+
+
+@sqlite_only
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(some_jobs=st.lists(jobs, max_size=4), other_rows=others, variables=variables)
+def test_whatever_there_is_the_probe_overlooks_nothing(
+    database: Database, migrated_url: str, tmp_path: Path, some_jobs: list[Row], other_rows: list[Row], variables: Any
+) -> None:
+    """Where it has no doubt, a full cycle finds nothing; and where that is clear, it has none."""
+    rows = some_jobs + other_rows
+    fill(database, rows)
+
+    doubted = probe_doubts(quick(migrated_url, tmp_path, **variables))
+    found = list(full_path_finds(migrated_url, tmp_path, variables))
+
+    event(f"doubted={bool(doubted)} found={bool(found)}")
+    if not any(map(is_unfinished, rows)):
+        assert bool(doubted) == bool(found)
+    assert doubted or not found
+
+
+# --- the doubts that are no rows --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "UPDATE mayfly_locks SET holder = 'somebody', lease_until = '2099-01-01 00:00:00'",
+        "UPDATE mayfly_locks SET holder = 'somebody', lease_until = '2000-01-01 00:00:00'",
+        "UPDATE mayfly_version SET version_num = '0000'",
+        "UPDATE mayfly_version SET version_num = '9999'",
+    ],
+    ids=["planning lock held", "planner died", "older schema", "newer schema"],
+)
+def test_a_lock_or_a_schema_that_is_not_as_expected_is_a_doubt(
+    database: Database, migrated_url: str, tmp_path: Path, spoil: str
+) -> None:
+    """The full path waits for the one and has a sentence about the other."""
+    run_sql(database, spoil.replace(":", r"\:"))
+
+    assert probe_doubts(quick(migrated_url, tmp_path)) != []
+
+
+@pytest.fixture
+def contents(database: Database) -> Callable[[], list[Any]]:
+    """Everything in Mayfly's tables."""
+    return lambda: [
+        [tuple(row) for row in database.run(lambda connection, table=table: connection.execute(table.select()).all())]  # type: ignore[misc]
+        for table in schema.metadata.sorted_tables
+    ]
+
+
+def test_a_host_whose_clock_is_off_is_left_to_the_full_path(
+    migrated_url: str, tmp_path: Path, contents: Callable[[], list[Any]]
+) -> None:
+    """Which tells about it. Nothing was changed, and nothing said."""
+    before = contents()
+    pinned = pin_offset(timedelta(seconds=2))
+    try:
+        was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+    finally:
+        pin_offset(pinned)
+
+    assert not was_idle
+    assert contents() == before
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_rival_who_takes_the_planning_lock_in_between_keeps_it(
+    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts never have the same number, and an idle one takes nobody's lock away."""
+    read = Session.planning_lock
+    looks = []
+
+    def planning_lock(session: Session) -> Any:
+        looks.append(read(session))
+        if len(looks) == 2:  # the look at the tables is done, the number is about to be taken
+            taken = update(schema.locks).values(holder="rival", number=schema.locks.c.number + 1)
+            database.run(lambda connection: connection.execute(taken))
+        return looks[-1]
+
+    monkeypatch.setattr(Session, "planning_lock", planning_lock)
+    was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+
+    assert not was_idle
+    with closing(connect(migrated_url)) as session:
+        assert read(session).holder == "rival"
+    assert not (tmp_path / "logs").exists()
+
+
+# --- the session ------------------------------------------------------------------------------------------
+
+SESSION = {
+    "sqlite": ["PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA busy_timeout", "PRAGMA foreign_keys"],
+    "mariadb": ["SHOW SESSION VARIABLES"],
+    "mysql": ["SHOW SESSION VARIABLES"],
+    "postgres": ["SELECT name, setting FROM pg_settings", "SHOW transaction_isolation"],
+}
+OF_THE_MOMENT = {
+    *("error_count", "warning_count", "statement_id", "timestamp", "in_transaction", "pseudo_thread_id"),
+    *("identity", "insert_id", "last_insert_id", "last_gtid", "rand_seed1", "rand_seed2"),
+}
+
+
+def test_the_session_is_set_up_as_the_full_paths(database: Database, migrated_url: str, engine_name: str) -> None:
+    """Isolation, time zone, time-outs, SQL mode, character set: every variable that there is."""
+    for query in SESSION[engine_name]:
+        full = database.read(lambda connection, query=query: connection.exec_driver_sql(query).all())  # type: ignore[misc]
+        with closing(connect(migrated_url)) as session:
+            cursor = session._connection.cursor()
+            cursor.execute(query)
+            probed = cursor.fetchall()
+
+        assert lasting(probed) == lasting(full)
+
+
+def lasting(rows: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in rows if row[0] not in OF_THE_MOMENT]

@@ -1,0 +1,241 @@
+"""Jobs of dead runners are given back: by liveness on this machine, by the lease of another's, never by age."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from dispatcher.endings import judge_lost
+from mayfly import schema
+from mayfly.backoff import Backoff
+from mayfly.engine import Database
+from mayfly.fleet.place import Place, Process, start_time, this_place, this_process
+from mayfly.job import Job
+from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
+from mayfly.jobs.settle import Settlement, Settler, settle
+from mayfly.outcome import DONE, Outcome
+from mayfly.page import RunningJob, Seen
+from mayfly.schema import JOBS
+from mayfly.verdict import Chances
+from tests.database.factories import (
+    CYCLE,
+    change_job,
+    claim_jobs,
+    in_threads,
+    insert_runner,
+    make_settler,
+    rows_of,
+)
+from tests.factories import get_row, insert_rows
+
+HERE = this_place("here")
+ELSEWHERE = Place("there", "another boot/another namespace")
+
+
+def test_a_runner_of_this_machine_is_dead_when_its_process_is(database: Database) -> None:
+    """At once: its lease may have long to go."""
+    insert_runner(database, process=dead_process(), lease_seconds=3600)
+
+    assert found_dead(database) == ["worker-1"]
+
+
+def test_a_runner_of_this_machine_lives_as_long_as_its_process(database: Database) -> None:
+    """Even past its lease: here nobody has to guess."""
+    insert_runner(database, process=this_process(), lease_seconds=-3600)
+
+    assert found_dead(database) == []
+
+
+def test_a_pid_that_was_given_to_another_process_is_no_life(database: Database) -> None:
+    """A process is its pid and its start time."""
+    reused = replace(this_process(), started=this_process().started - 1)
+    insert_runner(database, process=reused)
+
+    assert found_dead(database) == ["worker-1"]
+
+
+def test_a_runner_of_another_host_lives_until_its_lease_ends(database: Database) -> None:
+    """Its pid means nothing here, whoever has it."""
+    insert_runner(database, "worker-1", place=ELSEWHERE, process=dead_process(), lease_seconds=60)
+    insert_runner(database, "worker-2", place=ELSEWHERE, process=this_process(), lease_seconds=-1)
+
+    assert found_dead(database) == ["worker-2"]
+
+
+def test_a_runner_from_before_a_reboot_is_judged_by_its_lease(database: Database) -> None:
+    """The same host name on another boot is another place: its pids are long gone, and may be others' now."""
+    before = Place(HERE.host, "the boot before/1")
+    insert_runner(database, place=before, process=this_process(), lease_seconds=60)
+
+    assert found_dead(database) == []
+
+
+def test_a_runner_that_was_closed_is_no_longer_looked_at(database: Database) -> None:
+    """Its end has been seen once, and that is enough."""
+    insert_runner(database, process=dead_process())
+    close_lost(database, "worker-1", Seen(done=3, failed=1))
+
+    assert found_dead(database) == []
+    [row] = rows_of(database, schema.runners)
+    assert (row.ending, row.jobs_done, row.jobs_failed, row.exit_code) == ("lost", 3, 1, None)
+
+
+def test_only_the_jobs_of_that_runner_are_held_by_it(database: Database) -> None:
+    """In its lane, and not yet settled."""
+    insert_rows(database, 3)
+    first, second = claim_jobs(database, 2)
+    claim_jobs(database, 1, "worker-2")
+    settle(database, JOBS, make_settler(), [Settlement(first, DONE, 1)], {})
+
+    held = database.run(lambda connection: held_jobs(connection, JOBS, "default", "worker-1"))
+
+    assert [job.id for job in held] == [second.id]
+
+
+def test_a_held_job_is_known_as_it_was_claimed(database: Database) -> None:
+    """The same token and the same attempt, so that it can be settled for its runner."""
+    insert_rows(
+        database, 1, type="sleep", payload='{"seconds": 1}', attempts=1, crashes=1, interruptions=2, suspect=1
+    )
+    [claimed] = claim_jobs(database)
+
+    [held] = database.run(lambda connection: held_jobs(connection, JOBS, "default", "worker-1"))
+
+    assert replace(held, group_key=claimed.group_key) == claimed
+
+
+def test_of_several_jobs_without_a_page_all_are_suspects(database: Database) -> None:
+    """Any of them may be the culprit: each is run again alone, and none has spent anything."""
+    jobs = insert_rows(database, 3)
+    claim_jobs(database)
+
+    rescued = rescue(database, seen=None)
+
+    rows = [get_row(database, job) for job in jobs]
+    assert len(rescued.settlements) == 3
+    assert [(row.status, row.suspect, row.attempts, row.crashes) for row in rows] == [("pending", 1, 0, 0)] * 3
+    assert rows_of(database, schema.attempts) == []
+
+
+def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
+    """Nobody else can have been running."""
+    [job] = insert_rows(database, 1)
+    claim_jobs(database)
+    now = database.clock.now()
+
+    rescue(database, seen=None)
+
+    row = get_row(database, job)
+    assert (row.status, row.suspect, row.attempts, row.crashes) == ("pending", 1, 0, 1)
+    assert (row.last_error or "").startswith("crashed: the runner disappeared")
+    assert row.run_at > now + timedelta(seconds=1)
+    assert [each.outcome for each in rows_of(database, schema.attempts)] == ["crashed"]
+
+
+def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> None:
+    """The rest of the claim goes back as if nothing had been."""
+    jobs = insert_rows(database, 3)
+    claim_jobs(database)
+
+    rescue(database, seen=Seen(running=(RunningJob(jobs[1], 0.0, None),)))
+
+    rows = [get_row(database, job) for job in jobs]
+    assert [(row.crashes, row.suspect, row.attempts, row.status) for row in rows] == [
+        (0, 0, 0, "pending"),
+        (1, 1, 0, "pending"),
+        (0, 0, 0, "pending"),
+    ]
+
+
+def test_the_third_crash_is_the_last(database: Database) -> None:
+    """Then the job is dead, with the reason."""
+    [job] = insert_rows(database, 1, crashes=2, suspect=1)
+    claim_jobs(database)
+
+    rescue(database, seen=None)
+
+    row = get_row(database, job)
+    assert (row.status, row.crashes) == ("dead", 3)
+    assert (row.last_error or "").startswith("crashed 3 times, at last: the runner disappeared")
+
+
+def test_what_the_runner_has_settled_meanwhile_stays(database: Database, rival: Database) -> None:
+    """It was not dead after all: the row decides, and the rescue says what it really did."""
+    insert_rows(database, 2)
+    first, second = claim_jobs(database)
+
+    def judge_while_it_works(job: Job, held: int) -> tuple[Outcome, int | None]:
+        if job.id == first.id:
+            settle(rival, JOBS, make_settler(), [Settlement(first, DONE, 1)], {})
+        return judge_lost(job, held, None, chances(database))
+
+    rescued = rescue_runner(database, JOBS, make_settler(), "default", judge_while_it_works, {})
+
+    assert [each.job.id for each in rescued.settlements] == [second.id]
+    assert get_row(database, first.id).status == "done"
+
+
+def test_two_hosts_rescue_a_runner_once(migrated_url: str, database: Database) -> None:
+    """Both see it dead in the same instant: each job is settled by one of them."""
+    insert_rows(database, 20)
+    claim_jobs(database, 20)
+
+    def rescue_elsewhere(host: str) -> Sequence[Settlement]:
+        own = Database(migrated_url)
+        settlements = rescue(own, seen=None, counted_as=host).settlements
+        own.close()
+        return settlements
+
+    hosts = in_threads([lambda: rescue_elsewhere("host-1"), lambda: rescue_elsewhere("host-2")])
+
+    assert sorted(each.job.id for part in hosts for each in part) == [
+        row.id for row in rows_of(database, schema.jobs)
+    ]
+    assert sum(row.jobs for row in rows_of(database, schema.totals)) == 20
+
+
+def test_an_expired_lease_is_found_without_a_runners_row(database: Database) -> None:
+    """The net below the net: by lane and owner, and only what has run out."""
+    insert_rows(database, 2)
+    insert_rows(database, 1, lane="mail")
+    gone, alive = claim_jobs(database, 1)[0], claim_jobs(database, 1, "worker-2")[0]
+    mail = claim_jobs(database, 1, lane="mail")[0]
+    now = database.clock.now()
+    for job in (gone, mail):
+        change_job(database, job.id, lease_until=now - timedelta(seconds=1))
+
+    expired = database.read(lambda connection: expired_jobs(connection, JOBS, ["default", "mail"], now))
+
+    found = {owner: [job.id for job in jobs] for owner, jobs in expired.items()}
+    assert found == {("default", "worker-1"): [gone.id], ("mail", "worker-1"): [mail.id]}
+    assert alive.id not in found[("default", "worker-1")]
+
+
+def dead_process() -> Process:
+    """One that was there, and is not."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    process = Process(child.pid, start_time(child.pid) or 0)
+    child.kill()
+    child.communicate()
+    return process
+
+
+def found_dead(database: Database) -> list[str]:
+    return [runner.worker_id for runner in dead_runners(database, HERE)]
+
+
+def rescue(database: Database, seen: Seen | None, counted_as: str = "dispatcher-1") -> Rescued:
+    settler = Settler("worker-1", CYCLE, counted_as)
+    return rescue_runner(
+        database,
+        JOBS,
+        settler,
+        "default",
+        lambda job, held: judge_lost(job, held, seen, chances(database)),
+        {},
+    )
+
+
+def chances(database: Database) -> Chances:
+    return Chances(database.clock.now(), Backoff())

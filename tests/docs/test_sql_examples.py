@@ -1,0 +1,199 @@
+"""docs/enqueue.md says what works: its SQL is run on the database it is for, and its Python as it stands."""
+
+import inspect
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+from sqlalchemy import Engine, create_engine, make_url, text
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+import mayfly
+from mayfly.app import App, use_app
+from mayfly.cli import enqueue as command
+from mayfly.engine import Database
+from mayfly.errors import CommitUnknown
+from mayfly.schema import jobs
+from mayfly.settings import load_settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "enqueue.md").read_text("utf-8")
+
+HEADINGS = {
+    "sqlite": "SQLite",
+    "mariadb": "MariaDB and MySQL",
+    "mysql": "MariaDB and MySQL",
+    "postgres": "PostgreSQL",
+}
+DRIVERS = {"sqlite": "sqlite3", "mariadb": "PyMySQL", "mysql": "PyMySQL", "postgres": "psycopg (3)"}
+
+
+@pytest.fixture
+def database(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    """As the page has it: Mayfly's tables and an application's, in one database."""
+    monkeypatch.setenv("DATABASE_URL", migrated_url)
+    monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    app = App(load_settings())
+    use_app(app)
+    app.database.run(lambda connection: connection.execute(text("CREATE TABLE orders (id INTEGER PRIMARY KEY)")))
+    yield app.database
+    app.database.close()
+
+
+def test_the_sql_enqueues_a_job_with_everything(database: Database, migrated_url: str, engine_name: str) -> None:
+    """The application's row and the job are committed together; every column is as the page says."""
+    run_script(migrated_url, sql_under(HEADINGS[engine_name]))
+
+    assert orders(database) == [6]
+    [row] = rows(database)
+    assert (row.type, mayfly.Job(1, "", "", row.payload, 1, 1, 1).payload) == ("send_receipt", {"order": 6})
+    assert (row.lane, row.priority, row.max_attempts) == ("mail", 0, 3)
+    assert (row.unique_key, row.group_key, row.status) == ("receipt:6", "orders", "pending")
+    wait = row.run_at - database.clock.now()
+    assert timedelta(minutes=9) < wait <= timedelta(minutes=10)
+
+
+def test_the_sql_leaves_a_job_out_whose_key_is_held(database: Database, migrated_url: str, engine_name: str) -> None:
+    """And nothing of the transaction fails for it."""
+    held = mayfly.enqueue("send_receipt", unique_key="receipt:6")
+
+    run_script(migrated_url, sql_under(HEADINGS[engine_name]))
+
+    assert (orders(database), [row.id for row in rows(database)]) == ([6], [held])
+
+
+def test_the_shortest_sql_is_a_complete_job(database: Database, migrated_url: str) -> None:
+    """On every database."""
+    run_script(migrated_url, sql_under("Plain SQL"))
+
+    [row] = rows(database)
+    assert (row.type, row.payload, row.lane, row.status) == ("noop", "{}", "default", "pending")
+
+
+def test_the_python_with_a_driver_commits_with_the_row(
+    database: Database, migrated_url: str, engine_name: str
+) -> None:
+    """As it stands on the page; only where it connects to is given."""
+    example = python_after(f"\n{DRIVERS[engine_name]}")
+
+    exec(example, driver_names(migrated_url))
+
+    assert len(orders(database)) == 1
+    assert [row.payload for row in rows(database)] == [f'{{"order":{orders(database)[0]}}}']
+
+
+def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, application: Engine) -> None:
+    """A Connection and a Session."""
+    exec(python_after("SQLAlchemy, a `Connection`"), names(engine=application, Session=Session, text=text))
+
+    assert orders(database) == [1, 2]
+    assert [row.payload for row in rows(database)] == ['{"order":1}', '{"order":2}']
+
+
+def test_the_python_without_a_connection_runs(database: Database) -> None:
+    """The first example, the newsletter and the unique key."""
+    for heading in ("## From Python", "### Many at once", "## Unique keys"):
+        exec(python_after(heading), names(readers=["a@example.com", "b@example.com"]))
+
+    assert [row.type for row in rows(database)] == ["send_email"] * 4 + ["rebuild_index"]
+
+
+def test_the_table_has_every_argument_and_no_other() -> None:
+    """In the order of the signature, too."""
+    section = PAGE.split("## From Python")[1].split("###")[0]
+    named = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+
+    assert named == list(inspect.signature(mayfly.enqueue).parameters)
+
+
+def test_the_page_names_every_option_of_the_command() -> None:
+    """And none that there is not."""
+    section = PAGE.split("## From the command line")[1].split("\n## ")[0]
+
+    named = set(re.findall(r"--[a-z-]+", section))
+
+    assert named == {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+
+
+def test_the_error_that_the_page_names_exists() -> None:
+    """Whoever catches it by that name can import it."""
+    assert f"`{CommitUnknown.__module__}.{CommitUnknown.__name__}` is raised" in PAGE
+
+
+# --- the page ---------------------------------------------------------------------------------------------
+
+
+def sql_under(heading: str) -> str:
+    return block_after("sql", f"# {heading}\n")
+
+
+def python_after(words: str) -> str:
+    return block_after("python", words)
+
+
+def block_after(language: str, words: str) -> str:
+    found = re.search(rf"```{language}\n(.+?)```", PAGE.split(words, 1)[1], flags=re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+# --- the database -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def application(migrated_url: str) -> Engine:
+    return create_engine(migrated_url, poolclass=NullPool)
+
+
+def run_script(url: str, script: str) -> None:
+    """Statement by statement, in one session."""
+    with create_engine(url, poolclass=NullPool, isolation_level="AUTOCOMMIT").connect() as connection:
+        for statement in script.split(";\n"):
+            if statement.strip():
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def names(**given: Any) -> dict[str, Any]:
+    return {"mayfly": mayfly, **given}
+
+
+def driver_names(url: str) -> dict[str, Any]:
+    """What an example calls its driver by, and a driver that connects to this test's database whatever it is told."""
+    parsed = make_url(url)
+    conninfo = parsed.set(drivername="postgresql").render_as_string(hide_password=False)
+    return names(
+        pymysql=Connecting(pymysql, parsed.translate_connect_args(username="user")),
+        psycopg=psycopg,
+        conninfo=conninfo,
+        sqlite3=sqlite3,
+        path=parsed.database,
+        password=parsed.password,
+    )
+
+
+class Connecting:
+    """The driver, with an address of our own."""
+
+    def __init__(self, driver: Any, address: dict[str, Any]) -> None:
+        self._driver = driver
+        self._address = address
+
+    def connect(self, **_: Any) -> Any:
+        return self._driver.connect(**self._address)
+
+
+def rows(database: Database) -> list[Any]:
+    return list(database.run(lambda connection: connection.execute(jobs.select().order_by(jobs.c.id)).all()))
+
+
+def orders(database: Database) -> list[int]:
+    found = text("SELECT id FROM orders ORDER BY id")
+    return list(database.run(lambda connection: connection.execute(found).scalars().all()))

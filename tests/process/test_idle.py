@@ -1,0 +1,388 @@
+"""The idle minute, in real processes: what it imports, that it tells and records what the full path does, and
+that in any doubt the full path runs as if there were no other."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from dispatcher.lock import take_lock
+from dispatcher.probe.address import mysql_arguments, postgres_arguments, sqlite_arguments
+from mayfly.opening import create_embedded
+from mayfly.schema import cycles, locks
+from mayfly.settings import load
+from mayfly.statedir import lock_path, open_state_dir, page_path
+from tests.process.installation import Installation
+
+MINUTE = ("-m", "dispatcher")
+FULL_PATH = ("-c", "from dispatcher.cli import main; main()")
+IMPORT = re.compile(r"^import time: .*\| +(\S+)\n", re.MULTILINE)
+
+
+class Run:
+    """A process that has told what it imported."""
+
+    def __init__(self, installation: Installation, *arguments: str, **settings: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", *arguments],
+            env=installation.environment(**settings),
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        self.returncode, self.stdout = done.returncode, done.stdout
+        self.stderr = IMPORT.sub("", done.stderr.partition("\n")[2])
+        self.modules = set(IMPORT.findall(done.stderr))
+
+    @property
+    def was_full_path(self) -> bool:
+        return "sqlalchemy" in self.modules
+
+
+def masked(text: str, home: Path) -> str:
+    """Without what differs from one run to the next: times, numbers, where it was, what runners imported."""
+    told = re.sub(r".* printed: import time: .*\n", "", text.replace(str(home), "HOME"))
+    return re.sub(r"\d+", "#", told)
+
+
+# --- what it costs ----------------------------------------------------------------------------------------
+
+OURS = {
+    *("dispatcher", "dispatcher.lock"),
+    *(f"dispatcher.probe{module}" for module in ("", ".address", ".drivers", ".look", ".server")),
+    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".events", ".logs", ".statedir")),
+    *(f"mayfly.jobs{module}" for module in ("", ".keep")),
+    *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
+    *(f"mayfly.settings{module}" for module in (".quick", ".sources", ".values")),
+}
+STANDARD = {"collections", "contextlib", "datetime", "enum", "fcntl", "functools", "io", "os", "pathlib", "pwd", "re"}
+STANDARD |= {"stat", "sys", "time", "types", "typing", "urllib"}
+HEAVY = {"alembic", "asyncio", "click", "dataclasses", "json", "psutil", "pydantic", "sqlalchemy", "tomllib"}
+
+
+def bare_script(engine_name: str, url: str) -> str:
+    """Import the driver and connect: what cannot be done for less."""
+    connect = {
+        "sqlite": lambda: f"import sqlite3; sqlite3.connect(**{sqlite_arguments(url)})",
+        "postgres": lambda: f"import psycopg; psycopg.connect(**{postgres_arguments(url)})",
+    }
+    return connect.get(engine_name, lambda: f"import pymysql; pymysql.connect(**{mysql_arguments(url)})")()
+
+
+def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installation, engine_name: str) -> None:
+    """Beyond what the interpreter and the driver need: our own light modules, and little of the standard library.
+
+    Think twice before a name is added: every host pays for it every minute.
+    """
+    bare = Run(installation, "-c", bare_script(engine_name, installation.url)).modules
+    standard = Run(installation, "-c", f"import runpy, {', '.join(sorted(STANDARD))}").modules
+
+    idle = Run(installation, *MINUTE)
+
+    assert idle.returncode == 0
+    assert sorted(idle.modules - bare - standard) == sorted(OURS)
+    assert (idle.modules - bare) & HEAVY == set()
+
+
+# --- what it leaves behind --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_an_idle_cycle_leaves_what_the_full_path_leaves(installation: Installation, log_format: str) -> None:
+    """The same lines in the log, the same row, and a free lock whose number has grown."""
+    installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
+    runs: list[Run] = []
+    logs: list[str] = []
+    for way in (MINUTE, FULL_PATH):
+        log_dir = installation.home / f"logs-{len(runs)}"
+        runs.append(Run(installation, *way, LOG_FORMAT=log_format, LOG_DIR=str(log_dir)))
+        logs.append(masked((log_dir / "dispatcher.log").read_text(), log_dir))
+
+    idle, full = runs
+    assert (idle.was_full_path, full.was_full_path) == (False, True)
+    assert [(run.returncode, run.stdout, run.stderr) for run in runs] == [(0, "", "")] * 2
+    assert logs[0] == logs[1]
+    first, second = installation.rows(select(cycles).order_by(cycles.c.id))
+    assert without_times(first) == without_times(second)
+    for row in (first, second):
+        assert row.started_at <= row.finished_at < row.started_at + timedelta(seconds=30)
+        assert 0 < row.duration_ms < 60_000
+    (lock,) = installation.rows(select(locks))
+    assert (lock.holder, lock.lease_until, lock.number) == (None, None, second.id)
+
+
+def without_times(row: Any) -> dict[str, Any]:
+    own = ("id", "started_at", "finished_at", "duration_ms")
+    return {name: value for name, value in row._mapping.items() if name not in own}
+
+
+def test_idle_cycles_follow_each_other(installation: Installation) -> None:
+    """Each with a number above the last, in the same log."""
+    for _ in range(3):
+        assert not Run(installation, *MINUTE).was_full_path
+
+    numbers = [row.id for row in installation.rows(select(cycles))]
+    assert numbers == sorted(set(numbers))
+    assert installation.log.count("Dispatch Summary:") == len(numbers) == 3
+
+
+def test_a_log_that_cannot_be_written_is_told_of_as_by_the_full_path(embedded: Installation) -> None:
+    """The cycle is recorded all the same."""
+    embedded.dispatch()
+    (embedded.home / "file").touch()
+
+    idle, full = (Run(embedded, *way, LOG_DIR=str(embedded.home / "file")) for way in (MINUTE, FULL_PATH))
+
+    assert (idle.was_full_path, full.was_full_path) == (False, True)
+    assert "cannot be written" in idle.stderr
+    assert (idle.returncode, idle.stdout, idle.stderr) == (full.returncode, full.stdout, full.stderr)
+    assert len(embedded.rows(select(cycles))) == 3
+
+
+# --- what is asked ----------------------------------------------------------------------------------------
+
+RECORD_FULL_PATH = """
+import sys
+from sqlalchemy import Engine, event
+
+@event.listens_for(Engine, "before_cursor_execute")
+def told(_connection, _cursor, statement, parameters, *_):
+    if type(parameters) is list:
+        (parameters,) = parameters
+    print(json.dumps([statement, parameters], default=stand_in), file=sys.stderr)
+"""
+RECORD_PROBE = """
+import sys
+from dispatcher.probe.drivers import Session
+
+execute = Session._execute
+def told(session, name, values):
+    print(json.dumps([session._statements[name], values], default=stand_in), file=sys.stderr)
+    return execute(session, name, values)
+Session._execute = told
+"""
+STAND_IN = """
+import json
+from datetime import datetime
+
+def stand_in(value):
+    assert isinstance(value, datetime), value
+    return "<time>"
+"""
+RUN_MINUTE = "import runpy; runpy.run_module('dispatcher', run_name='__main__', alter_sys=True)"
+
+# What a full cycle asks and does when it is idle, and why the probe need not.
+LEFT_OUT = {
+    r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND mayfly_jobs.lease_until <= <time>": "it asks for any",
+    r"SELECT mayfly_runners.lane, count\(\*\) .*": "it has seen that there are no live runners",
+    r"SELECT count\(\*\) .* FROM mayfly_runners .*": "it has seen that there are no live runners",
+    r"SELECT .* FROM mayfly_totals WHERE mayfly_totals.cycle_id = <number>": "a new cycle has none",
+    r"DELETE FROM mayfly_totals WHERE mayfly_totals.cycle_id = <number>": "a new cycle has none",
+}
+
+
+def test_the_probe_asks_all_that_the_full_path_asks(installation: Installation) -> None:
+    """What somebody adds to the cycle fails here, until the probe asks about it too or is known not to need to."""
+    installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
+    installation.dispatch()  # so that the lock has a number as later ones have it
+    told = {"KEEP_DEAD_DAYS": "30"}
+    full = statements(Run(installation, "-c", f"{STAND_IN}{RECORD_FULL_PATH}{FULL_PATH[1]}", **told))
+    probed = statements(Run(installation, "-c", f"{STAND_IN}{RECORD_PROBE}{RUN_MINUTE}", **told))
+
+    assert len(probed) > 10
+    missing = [each for each in full - probed if not any(re.fullmatch(known, each) for known in LEFT_OUT)]
+    assert missing == []
+    assert {each.split(" WHERE ")[1] for each in probed - full} <= {
+        "mayfly_jobs.lane = 'default' AND mayfly_jobs.status = 'processing'",
+    }
+
+
+def statements(run: Run) -> set[str]:
+    """On our tables, as the server gets to see them; without casts and limits, times and numbers masked."""
+    assert run.returncode == 0, run.stderr
+    sent = [json.loads(line) for line in run.stderr.splitlines() if line.startswith("[")]
+    return {each for each in (written_out(*one) for one in sent) if "mayfly_" in each}
+
+
+def written_out(statement: str, parameters: Any) -> str:
+    values = iter(parameters if isinstance(parameters, list) else ())
+
+    def value(match: re.Match[str]) -> str:
+        return literal(parameters[match[1] or match[2]] if match[1] or match[2] else next(values))
+
+    text = re.sub(r"%\((\w+)\)s|(?<!:):([a-z]\w*)|%s|\?", value, statement)
+    text = re.sub(r"::(TIMESTAMP WITH TIME ZONE|[A-Z]+)", "", " ".join(text.split()))
+    text = re.sub(r" LIMIT \d+( OFFSET 0)?", "", text)
+    text = re.sub(r"holder='[^']*'", "holder=<holder>", text)
+    return re.sub(r"duration_ms=\d+", "duration_ms=<number>", text)
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return "<number>" if value > 10**11 else str(value)
+    return "<time>" if value == "<time>" or re.match(r"\d{4}-\d\d-\d\d ", value) else f"'{value}'"
+
+
+# --- in doubt ---------------------------------------------------------------------------------------------
+
+
+def nothing(_installation: Installation) -> None:
+    """As it is."""
+
+
+def remove_database(installation: Installation) -> None:
+    (installation.home / "mayfly.db").unlink()
+
+
+def empty_database(installation: Installation) -> None:
+    (installation.home / "mayfly.db").write_bytes(b"")
+
+
+def break_database(installation: Installation) -> None:
+    (installation.home / "mayfly.db").write_bytes(b"no database\n" * 100)
+
+
+def drop_table(installation: Installation) -> None:
+    installation.execute("DROP TABLE mayfly_version")
+
+
+def newer_schema(installation: Installation) -> None:
+    installation.execute("UPDATE mayfly_version SET version_num = '9999'")
+
+
+def due_job(installation: Installation) -> None:
+    installation.enqueue("noop")
+
+
+def delayed_job(installation: Installation) -> None:
+    installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
+
+
+def lost_job(installation: Installation) -> None:
+    past = installation.now() - timedelta(hours=1)
+    installation.enqueue("noop", status="processing", worker_id="worker-1", claims=1, attempts=1, lease_until=past)
+
+
+def old_cycle(installation: Installation) -> None:
+    row = r"(1, 'here', '2001-01-01 00\:00\:00')"
+    installation.execute(f"INSERT INTO mayfly_cycles (id, host, started_at) VALUES {row}")
+
+
+def stale_page(installation: Installation) -> None:
+    path = page_path(open_state_dir(load(installation.environment()).settings), "worker-1")
+    path.write_bytes(b"")
+
+
+def open_state(installation: Installation) -> None:
+    (installation.home / "state").mkdir()
+    (installation.home / "state").chmod(0o777)
+
+
+def misspelled_toml(installation: Installation) -> None:
+    (installation.home / "mayfly.toml").write_text("batch_siz = 5\n")
+
+
+DOUBTS: dict[str, tuple[Callable[[Installation], None], tuple[str, ...], dict[str, str]]] = {
+    "no database yet": (remove_database, (), {}),
+    "an empty file": (empty_database, (), {}),
+    "no database": (break_database, (), {}),
+    "no tables": (drop_table, (), {}),
+    "a newer schema": (newer_schema, (), {}),
+    "a due job": (due_job, (), {}),
+    "a lost job": (lost_job, (), {}),
+    "something to prune": (old_cycle, (), {}),
+    "a page that was left behind": (stale_page, (), {}),
+    "a lane by name": (delayed_job, ("--lane", "default"), {}),
+    "an unknown lane": (delayed_job, ("--lane", "defautl"), {}),
+    "a dry run": (nothing, ("--dry-run",), {}),
+    "an unknown option": (nothing, ("--dry",), {}),
+    "a wrong setting": (nothing, (), {"BATCH_SIZE": "0"}),
+    "a setting that is written oddly": (nothing, (), {"BATCH_SIZE": " 5"}),
+    "a setting in doubt": (nothing, (), {"BATCH_SIZ": "5"}),
+    "a setting that does not fit another": (nothing, (), {"WORKER_TIMEOUT": "56"}),
+    "a misspelled setting in mayfly.toml": (misspelled_toml, (), {}),
+    "a secret that is missing": (nothing, (), {"DATABASE_URL_FILE": "nowhere", "DATABASE_URL": ""}),
+    "a log that goes elsewhere": (nothing, (), {"LOG_TO": "stdout"}),
+    "a state directory that others can write": (open_state, (), {}),
+    "a server that is not there": (nothing, (), {"DATABASE_URL": "mysql://mayfly@127.0.0.1:1/mayfly"}),
+}
+
+
+@pytest.mark.parametrize("doubt", DOUBTS)
+def test_in_doubt_the_full_path_runs_as_if_there_were_no_other(tmp_path: Path, doubt: str) -> None:
+    """The same exit code, the same words in the same places, the same rows."""
+    arrange, arguments, settings = DOUBTS[doubt]
+    one, other = (arranged(tmp_path / name, arrange) for name in ("one", "other"))
+    with ThreadPoolExecutor() as pool:
+        minute = pool.submit(Run, one, *MINUTE, *arguments, **settings)
+        full_path = pool.submit(Run, other, *FULL_PATH, *arguments, **settings)
+
+    assert minute.result().was_full_path
+    assert outcome(minute.result(), one) == outcome(full_path.result(), other)
+
+
+def arranged(home: Path, arrange: Callable[[Installation], None]) -> Installation:
+    home.mkdir()
+    installation = Installation(home, f"sqlite:///{home}/mayfly.db")
+    create_embedded(installation.url)
+    arrange(installation)
+    installation.database.close()
+    return installation
+
+
+def outcome(run: Run, installation: Installation) -> tuple[Any, ...]:
+    """All that the two have in common."""
+    told = [masked(text, installation.home) for text in (run.stdout, run.stderr, installation.log)]
+    recorded = cycles_in(installation)
+    installation.end()
+    return run.returncode, *told, recorded
+
+
+def cycles_in(installation: Installation) -> int | None:
+    """How many were recorded; none where there is no database."""
+    try:
+        return len(installation.rows("SELECT id FROM mayfly_cycles"))
+    except Exception:
+        return None
+
+
+def test_a_host_whose_lock_is_held_is_left_to_the_full_path(embedded: Installation) -> None:
+    """It says that this cycle was skipped."""
+    embedded.dispatch()
+    lock = take_lock(lock_path(open_state_dir(load(embedded.environment()).settings)))
+    assert lock is not None
+
+    skipped = Run(embedded, *MINUTE)
+    lock.close()
+
+    assert (skipped.was_full_path, skipped.returncode) == (True, 0)
+    assert embedded.log.endswith("Skipped: the previous cycle of this host still holds the lock\n")
+    assert not Run(embedded, *MINUTE).was_full_path
+
+
+def test_who_watches_gets_the_full_path(embedded: Installation) -> None:
+    """On a terminal the dispatcher shows what it does."""
+    embedded.dispatch()
+    ours, theirs = os.openpty()
+    with subprocess.Popen([sys.executable, *MINUTE], env=embedded.environment(), cwd="/", stderr=theirs) as watched:
+        os.close(theirs)
+        shown = b""
+        while b"Avg worker duration" not in shown:
+            shown += os.read(ours, 4096)
+        watched.wait(30)
+    os.close(ours)
+
+    assert b"[DISPATCHER] No pending jobs, skipping worker spawn" in shown

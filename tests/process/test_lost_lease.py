@@ -1,0 +1,276 @@
+"""Who is dead and who only looks like it: rescue by liveness, leases for other hosts, runners that come too late."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+from sqlalchemy import Row
+
+from mayfly.fleet.runners import LEASE_GRACE_SECONDS
+from tests.process.installation import Installation, wait_until
+
+SHORT = {"WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "4"}
+LEASE_SECONDS = 4 + LEASE_GRACE_SECONDS  # of a cycle with these settings
+SOON = {"BACKOFF_BASE": "0.05"}
+SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
+
+
+def runs(installation: Installation) -> list[str]:
+    """One line for each run that has begun."""
+    path = installation.home / "runs"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def everything(installation: Installation) -> Sequence[Row[Any]]:
+    return installation.rows("SELECT * FROM mayfly_jobs ORDER BY id")
+
+
+def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """A dispatcher and its runners; it is stopped first, or it might fork one more meanwhile."""
+    dispatcher = psutil.Process(process.pid)
+    dispatcher.suspend()
+    return [dispatcher, *dispatcher.children()]
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Within the block nothing of it runs, and it knows nothing of that."""
+    members = family(process)
+    for each in members:
+        each.suspend()
+    yield
+    for each in reversed(members):
+        each.resume()
+
+
+def finish_elsewhere(installation: Installation) -> None:
+    """Cycles of another host until all is done."""
+
+    def is_done() -> bool:
+        installation.dispatch(HOST_NAME="bert", **SOON)
+        return installation.statuses().keys() == {"done"}
+
+    wait_until(is_done, "bert has done everything")
+
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+
+def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installation) -> None:
+    """Another host has finished its job; when it goes on it changes no row, and the log says `lost lease`."""
+    installation.enqueue("witnessed", '{"seconds": 0.5}')
+    cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
+    wait_until(lambda: runs(installation), "the job runs")
+
+    with stopped(cycle):
+        finish_elsewhere(installation)
+        settled = everything(installation)
+    cycle.communicate(timeout=30)
+
+    assert everything(installation) == settled
+    assert (settled[0].status, settled[0].attempts, settled[0].crashes, settled[0].claims) == ("done", 1, 1, 2)
+    assert len(runs(installation)) == 2
+    assert "lost lease" in installation.log
+    assert installation.processes() == []
+
+
+@SERVERS
+def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
+    """On SQLite there is no other host: whoever is stopped there in a transaction holds the only file."""
+    installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
+    job_id = installation.enqueue("witnessed", '{"seconds": 0.5, "booked": true}')[0]
+    cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
+    wait_until(lambda: runs(installation), "the job runs")
+
+    with stopped(cycle):
+        finish_elsewhere(installation)
+        settled = everything(installation)
+    cycle.communicate(timeout=30)
+
+    assert everything(installation) == settled
+    assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
+    assert "lost lease" in installation.log
+
+
+def test_a_runner_that_slept_through_its_lease_says_so(installation: Installation) -> None:
+    """A machine that was suspended: its clock of guards stood still, and only the table knows better."""
+    job_id = installation.enqueue("witnessed", '{"seconds": 1}')[0]
+    runner = installation.start("runner", HOST_NAME="anna")
+    wait_until(lambda: runs(installation), "the job runs")
+
+    with stopped(runner):
+        expire_leases(installation)
+        finish_elsewhere(installation)
+        settled = everything(installation)
+    _, complained = runner.communicate(timeout=30)
+
+    assert everything(installation) == settled
+    assert (runner.returncode, complained) == (0, "")
+    assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+
+
+@SERVERS
+def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
+    """The handler came to its end, and yet neither its rows nor its `done` are written: only the other one's are."""
+    installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
+    job_id = installation.enqueue("witnessed", '{"seconds": 1, "booked": true}')[0]
+    runner = installation.start("runner", HOST_NAME="anna")
+    wait_until(lambda: runs(installation), "the job runs")
+
+    with stopped(runner):
+        expire_leases(installation)
+        finish_elsewhere(installation)
+        settled = everything(installation)
+    _, complained = runner.communicate(timeout=30)
+
+    assert everything(installation) == settled
+    assert (runner.returncode, complained) == (0, "")
+    assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
+    assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+
+
+def expire_leases(installation: Installation) -> None:
+    installation.execute("UPDATE mayfly_jobs SET lease_until = created_at WHERE lease_until IS NOT NULL")
+    installation.execute("UPDATE mayfly_runners SET lease_until = planned_at")
+
+
+# --- liveness ---------------------------------------------------------------------------------------------
+
+
+def kill_in_the_middle(installation: Installation, **settings: str) -> None:
+    """A cycle whose dispatcher and runners are killed together, while the second of three jobs runs."""
+    cycle = installation.start("dispatcher", HOST_NAME="anna", MAX_WORKERS="1", **settings)
+    wait_until(lambda: len(runs(installation)) == 2, "the second job runs")
+    for each in family(cycle):
+        each.kill()
+    cycle.communicate()
+
+
+def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
+    """It sees that the processes are gone, and on their page who was running; no lease is waited for."""
+    jobs = installation.enqueue("witnessed", '{"seconds": 0.3}', count=3)
+    kill_in_the_middle(installation)
+    began = time.monotonic()
+
+    cycle = installation.dispatch(HOST_NAME="anna", BACKOFF_BASE="0.001")
+
+    assert time.monotonic() - began < LEASE_SECONDS, "the lease of that cycle would have been a minute"
+    assert cycle.returncode == 0
+    found = [installation.job(job_id) for job_id in jobs]
+    assert [(job.status, job.attempts) for job in found] == [("done", 1)] * 3
+    assert [(job.crashes, job.suspect) for job in found] == [(0, 0), (1, 1), (0, 0)]
+    assert "crashed: the runner disappeared (its dispatcher or host died)" in installation.log
+    assert [run.split()[0] for run in runs(installation)].count(str(jobs[1])) == 2
+
+
+def test_another_host_waits_for_the_lease(installation: Installation) -> None:
+    """It can see neither processes nor page: after the lease all are run again, each in a claim of its own."""
+    jobs = installation.enqueue("witnessed", '{"seconds": 0.3}', count=3)
+    kill_in_the_middle(installation, **SHORT)
+    lease_until = installation.rows("SELECT MIN(lease_until) FROM mayfly_jobs")[0][0]
+
+    installation.dispatch(HOST_NAME="bert", **SOON)
+    untouched = [installation.job(job_id).status for job_id in jobs]
+    finish_elsewhere(installation)
+
+    assert untouched == ["done", "processing", "processing"]
+    found = [installation.job(job_id) for job_id in jobs]
+    assert [(job.status, job.attempts, job.crashes, job.suspect) for job in found] == [
+        ("done", 1, 0, 0),
+        ("done", 1, 0, 1),
+        ("done", 1, 0, 1),
+    ]
+    assert min(job.locked_at for job in found[1:]) > lease_until
+    assert found[1].locked_at != found[2].locked_at
+
+
+def test_a_live_runner_is_not_rescued(installation: Installation) -> None:
+    """A runner by hand is nobody's child, and yet no cycle of its host or of another takes its job away."""
+    installation.enqueue("witnessed", '{"seconds": 3}')
+    runner = installation.start("runner", HOST_NAME="anna")
+    wait_until(lambda: runs(installation), "the job runs")
+
+    cycles = [installation.dispatch(HOST_NAME=host) for host in ("anna", "bert")]
+    _, complained = runner.communicate(timeout=30)
+
+    assert [cycle.returncode for cycle in cycles] == [0, 0]
+    assert (runner.returncode, complained) == (0, "")
+    assert len(runs(installation)) == 1
+    assert [(job.status, job.claims, job.crashes) for job in everything(installation)] == [("done", 1, 0)]
+
+
+@pytest.mark.parametrize("spawn", ["fork", "exec"])
+def test_runners_die_with_their_dispatcher(embedded: Installation, spawn: str) -> None:
+    """Nobody would be left to end them in time: the kernel does it, however they were started."""
+    embedded.enqueue("oversleep")
+    cycle = embedded.start("dispatcher", SPAWN=spawn)
+    wait_until(embedded.runner_pids, "a runner works")
+
+    cycle.kill()
+    cycle.communicate()
+
+    wait_until(lambda: embedded.processes() == [], "nothing is left", 5)
+
+
+def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Installation) -> None:
+    """The kernel kills the runners of a dead dispatcher; their children are ended by the next cycle."""
+    embedded.enqueue("parent")
+    cycle = embedded.start("dispatcher")
+    wait_until(lambda: len(embedded.processes()) == 3, "dispatcher, runner and the handler's child")
+    cycle.kill()
+    cycle.communicate()
+    wait_until(lambda: len(embedded.processes()) == 1, "the runner is gone, and the child is not")
+
+    embedded.execute("UPDATE mayfly_jobs SET status = 'cancelled'")
+    cycle = embedded.start("dispatcher")
+    cycle.communicate(timeout=30)
+
+    assert embedded.processes() == []
+
+
+TAKE_THE_LOCK_AND_DIE = """
+import os, signal
+from mayfly.fleet.planning import planning
+from mayfly.opening import open_database
+from mayfly.settings import load_settings
+
+settings = load_settings()
+with planning(open_database(settings), settings.host_name):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_planner_that_died_is_not_waited_for(installation: Installation) -> None:
+    """Its own host sees that it is dead, and plans at once."""
+    die_planning(installation)
+    job_id = installation.enqueue("noop")[0]
+    began = time.monotonic()
+
+    cycle = installation.dispatch(HOST_NAME="anna")
+
+    assert (cycle.returncode, installation.job(job_id).status) == (0, "done")
+    assert time.monotonic() - began < 10
+
+
+def test_another_host_waits_for_the_lease_of_the_lock(embedded: Installation) -> None:
+    """It can't see whether the planner lives; the lease is short enough to leave most of the minute."""
+    die_planning(embedded)
+    job_id = embedded.enqueue("noop")[0]
+    began = time.monotonic()
+
+    cycle = embedded.dispatch(HOST_NAME="bert")
+
+    assert (cycle.returncode, embedded.job(job_id).status) == (0, "done")
+    assert 10 < time.monotonic() - began < 30
+
+
+def die_planning(installation: Installation) -> None:
+    environment = installation.environment(HOST_NAME="anna")
+    planner = subprocess.run([sys.executable, "-c", TAKE_THE_LOCK_AND_DIE], env=environment, check=False)
+    assert planner.returncode == -signal.SIGKILL
