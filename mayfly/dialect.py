@@ -131,6 +131,7 @@ def engine_options(url: URL, connections: int) -> dict[str, Any]:
                 "read_timeout": STATEMENT_SECONDS,
                 "write_timeout": STATEMENT_SECONDS,
                 "charset": "utf8mb4",
+                "conv": _mysql_conversions(),
                 "init_command": f"{session}, innodb_lock_wait_timeout={LOCK_SECONDS}",
                 # PyMySQL builds a TLS context for every connection, 30 ms of CPU that loopback does not need.
                 **({"ssl_disabled": True} if is_local(url) else {}),
@@ -151,6 +152,14 @@ def engine_options(url: URL, connections: int) -> dict[str, Any]:
             "options": session,
         },
     }
+
+
+def _mysql_conversions() -> dict[Any, Any]:
+    """PyMySQL reads a time by a regular expression, ten times slower than Python's own parser."""
+    from pymysql.constants import FIELD_TYPE  # only there where MySQL is used
+    from pymysql.converters import conversions
+
+    return {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
 
 
 def is_local(url: URL) -> bool:

@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIZE = 4096
-_HEADER = struct.Struct("=4sIdQQQ")  # magic, number running, hard deadline, done, failed, busy microseconds
+_HEADER = struct.Struct("=4s4xdQQQ")  # magic, hard deadline, done, failed, busy microseconds
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
-SLOTS = (SIZE - _HEADER.size) // _SLOT.size
+SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
+NOBODY = 0  # the id in a slot that is free
+
 _WORD = 8
+_FIRST_SLOT = _HEADER.size // _WORD
+_WORDS_A_SLOT = _SLOT.size // _WORD
 
 
 @dataclass(frozen=True)
@@ -51,27 +55,36 @@ class Page:
         finally:
             os.close(descriptor)
         bytes_ = memoryview(self._memory)
-        self._halves, self._integers, self._reals = bytes_.cast("I"), bytes_.cast("q"), bytes_.cast("d")
-        self._views = (self._halves, self._integers, self._reals, bytes_)
-        self._running: dict[int, RunningJob] = {}
+        self._integers, self._reals = bytes_.cast("q"), bytes_.cast("d")
+        self._views = (self._integers, self._reals, bytes_)
+        self._free = list(reversed(range(SLOTS)))
+        self._slots: dict[int, tuple[int, float]] = {}  # of each running job: where it stands, and when it started
         self._done = self._failed = 0
         self._busy = 0.0
-        self._write_running()
-        self._write_totals()
-        self.expect_end_by(0.0)
+        self._memory[len(_MAGIC) :] = bytes(SIZE - len(_MAGIC))
         self._memory[: len(_MAGIC)] = _MAGIC
 
     def start(self, job_id: int, now: float, timeout: float | None) -> None:
-        self._running[job_id] = RunningJob(job_id, now, timeout)
-        self._write_running()
+        """The id last: never is a job named that is not described, nor one hidden whose handler runs."""
+        slot = self._free.pop()
+        self._slots[job_id] = slot, now
+        place = _FIRST_SLOT + slot * _WORDS_A_SLOT
+        self._reals[place + 1] = now
+        self._reals[place + 2] = timeout or 0.0
+        self._integers[place] = job_id
 
     def finish(self, job_id: int, now: float, succeeded: bool) -> None:
-        started = self._running.pop(job_id).started
+        slot, started = self._slots.pop(job_id)
+        self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = NOBODY
+        self._free.append(slot)
         self._busy += now - started
-        self._done += succeeded
-        self._failed += not succeeded
-        self._write_running()
-        self._write_totals()
+        if succeeded:
+            self._done += 1
+            self._integers[2] = self._done
+        else:
+            self._failed += 1
+            self._integers[3] = self._failed
+        self._integers[4] = int(self._busy * 1e6)
 
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
@@ -84,20 +97,6 @@ class Page:
             view.release()
         self._memory.close()
 
-    def _write_running(self) -> None:
-        """The jobs before their number: never is one hidden that runs, nor one named that does not."""
-        for number, each in enumerate(self._running.values()):
-            place = (_HEADER.size + number * _SLOT.size) // _WORD
-            self._integers[place] = each.job_id
-            self._reals[place + 1] = each.started
-            self._reals[place + 2] = each.timeout or 0.0
-        self._halves[1] = len(self._running)
-
-    def _write_totals(self) -> None:
-        self._integers[2] = self._done
-        self._integers[3] = self._failed
-        self._integers[4] = int(self._busy * 1e6)
-
 
 def read_page(path: Path) -> Seen | None:
     """What a dead runner left; None where there is no page, or no whole one."""
@@ -109,7 +108,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, number, hard_deadline, done, failed, busy = _HEADER.unpack_from(content)
-    slots = (_SLOT.unpack_from(content, _HEADER.size + each * _SLOT.size) for each in range(min(number, SLOTS)))
-    running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots)
+    _magic, hard_deadline, done, failed, busy = _HEADER.unpack_from(content)
+    slots = (_SLOT.unpack_from(content, _HEADER.size + each * _SLOT.size) for each in range(SLOTS))
+    running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
     return Seen(running, hard_deadline, done, failed, busy / 1000)

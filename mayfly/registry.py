@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 from types import SimpleNamespace
-from typing import Any, NoReturn, Protocol, TypeVar, get_type_hints
+from typing import Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
 from mayfly.errors import BadHandler, DuplicateHandler
@@ -41,6 +41,7 @@ class Handler:
     backoff_cap: float | None = None
     takes_payload: bool = False
     model: Model | None = None
+    ack: str = "batch"  # "each": its outcome is committed before the next job starts
 
     @property
     def where(self) -> str:
@@ -76,13 +77,17 @@ def handler(
     timeout: float | None = None,
     backoff_base: float | None = None,
     backoff_cap: float | None = None,
+    ack: Literal["batch", "each"] = "batch",
 ) -> Callable[[Function], Function]:
-    """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict."""
+    """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
+
+    With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
+    """
 
     def declare(function: Function) -> Function:
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
-            type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model
+            type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack
         )
         _check(declared)
         known = _declared.get(type_name)
@@ -150,6 +155,8 @@ def _check(declared: Handler) -> None:
         refuse(f"needs a type and a lane of 1 to {NAME_LENGTH} characters")
     if declared.max_attempts is not None and declared.max_attempts < 1:
         refuse(f"has max_attempts={declared.max_attempts}; it must be 1 or more")
+    if declared.ack not in ("batch", "each"):
+        refuse(f"has ack={declared.ack!r}; it must be 'batch' or 'each'")
     if declared.timeout is not None and declared.timeout <= 0:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
     if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):

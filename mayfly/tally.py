@@ -1,7 +1,7 @@
 """Count outcomes with their durations and waits as histograms. Pure values; the source of every chart."""
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,16 +29,18 @@ Sample = tuple[Key, int | None, int | None]  # key, duration and wait in millise
 
 
 def count_samples(samples: Iterable[Sample]) -> dict[Key, Count]:
+    """Equal ones are counted first, in C: a batch of a thousand fast jobs has but a few different ones."""
+    alike = Counter((key, _bucket_of(duration_ms), _bucket_of(wait_ms)) for key, duration_ms, wait_ms in samples)
     jobs: Counter[Key] = Counter()
-    durations: dict[Key, Counter[int]] = {}
-    waits: dict[Key, Counter[int]] = {}
-    for key, duration_ms, wait_ms in samples:
-        jobs[key] += 1
-        if duration_ms is not None:
-            durations.setdefault(key, Counter())[bucket(duration_ms)] += 1
-        if wait_ms is not None:
-            waits.setdefault(key, Counter())[bucket(wait_ms)] += 1
-    return {key: Count(number, durations.get(key, {}), waits.get(key, {})) for key, number in jobs.items()}
+    durations: defaultdict[Key, Counter[int]] = defaultdict(Counter)
+    waits: defaultdict[Key, Counter[int]] = defaultdict(Counter)
+    for (key, duration, wait), number in alike.items():
+        jobs[key] += number
+        if duration is not None:
+            durations[key][duration] += number
+        if wait is not None:
+            waits[key][wait] += number
+    return {key: Count(number, dict(durations[key]), dict(waits[key])) for key, number in jobs.items()}
 
 
 def add(first: Tally, second: Tally) -> dict[Key, Count]:
@@ -50,6 +52,10 @@ def add(first: Tally, second: Tally) -> dict[Key, Count]:
 
 def bucket(milliseconds: int) -> int:
     return BOUNDS[min(bisect_left(BOUNDS, milliseconds), len(BOUNDS) - 1)]
+
+
+def _bucket_of(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else bucket(milliseconds)
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -11,7 +11,7 @@ from mayfly.errors import DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.jobs.settle import Settlement
 from mayfly.logs import Log
-from mayfly.outcome import RELEASED, Kind
+from mayfly.outcome import DONE, RELEASED, Kind
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, Ran
 from runner.outbox import Outbox
@@ -54,16 +54,17 @@ class BatchRunner:
         ran = self._settle(job, self.invoker.run(job))
         if ran is None:
             return
-        report.outcomes[ran.outcome.kind.value] += 1
-        report.guard_interrupted |= ran.cause is Cause.GUARD
-        report.met_unknown |= ran.unknown
-        self._tell(job, ran)
+        report.outcomes[ran.outcome.kind] += 1
+        if ran.outcome is not DONE:
+            report.guard_interrupted |= ran.cause is Cause.GUARD
+            report.met_unknown |= ran.unknown
+            self._tell(job, ran)
 
     def _settle(self, job: Job, ran: Ran) -> Ran | None:
         """What became of the job at last; None if it is no longer ours."""
         if self.invoker.transaction.connection is not None:
             return self._settle_with_handler(job, ran)
-        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms))
+        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
         return ran
 
     def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:
@@ -76,13 +77,13 @@ class BatchRunner:
         except (SQLAlchemyError, DatabaseError) as error:
             # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.
             # That fails its job, not this runner.
-            return self._settle(job, replace(self.invoker.failed(job, error), duration_ms=ran.duration_ms))
+            return self._settle(job, self.invoker.failed(job, error)._replace(duration_ms=ran.duration_ms))
         return ran
 
     def _give_back(self, jobs: Iterable[Job], report: Report) -> None:
         for job in jobs:
             self.outbox.add(Settlement(job, RELEASED))
-            report.outcomes[RELEASED.kind.value] += 1
+            report.outcomes[RELEASED.kind] += 1
             report.given_back += 1
 
     def _tell(self, job: Job, ran: Ran) -> None:

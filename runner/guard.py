@@ -3,8 +3,6 @@
 import faulthandler
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from types import FrameType
 
@@ -60,20 +58,19 @@ class Guard:
             return Cause.TIMEOUT
         return Cause.GUARD if now >= self._guard_at else Cause.STOP
 
-    @contextmanager
-    def watching(self, timeout: float | None) -> Iterator[None]:
-        """While a handler runs: Interrupted is raised in it when its time is up."""
+    def watch(self, timeout: float | None) -> None:
+        """From here on a handler runs: Interrupted is raised in it when its time is up. Ends with `relax`."""
         if timeout is not None:
             self._timeout_at = monotonic() + timeout
             self._arm()
-        try:
-            self._watching = True
-            yield
-        finally:
-            self._watching = False
+        self._watching = True
+
+    def rest(self) -> None:
+        """The handler has ended: no alarm raises any more. Its limit still tells why the last one did."""
+        self._watching = False
 
     def relax(self) -> None:
-        """After the verdict on a job: its limit is over, and no alarm raises any more, whenever the last one came."""
+        """After the verdict on a job: its limit is over."""
         self._watching = False
         if self._timeout_at is not None:
             self._timeout_at = None

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,7 +15,7 @@ from mayfly.engine import Database
 from mayfly.errors import DatabaseError, Interrupted
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
-from mayfly.outcome import RELEASED, Dead, Kind, Outcome, Steer
+from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
 from mayfly.verdict import Chances, Interruption
@@ -25,15 +25,18 @@ from runner.guard import Cause, Guard
 RESULT_LIMIT = 64 << 10
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(NamedTuple):
     """What became of one job, and how long its handler took; None when it was never called."""
 
     outcome: Outcome
     duration_ms: int | None = None
     cause: Cause | None = None  # why it was interrupted
     dropped: str | None = None  # why its result was not kept
+    at_once: bool = False  # to be committed before the next job starts
     unknown: bool = False  # no handler, and perhaps only because a module is broken
+
+
+RETURNED = Ran(DONE)
 
 
 class JobTransaction:
@@ -97,9 +100,10 @@ class Invoker:
         self.page.start(job.id, started, handler.timeout)
         ran: Ran | None = None
         try:
-            with self.guard.watching(handler.timeout):
-                result = handler.function(*arguments)
-            ran = _returned(result)
+            self.guard.watch(handler.timeout)
+            result = handler.function(*arguments)
+            self.guard.rest()
+            ran = RETURNED if result is None else _returned(result)
         except Interrupted as interrupted:
             self._undo(interrupted)
             ran = self._interrupted(handler, job, monotonic() - started)
@@ -109,10 +113,11 @@ class Invoker:
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
             ran = self.failed(job, error)
         finally:
+            self.guard.rest()
             ended = monotonic()
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
-        return replace(ran, duration_ms=round((ended - started) * 1000))
+        return ran._replace(duration_ms=round((ended - started) * 1000), at_once=handler.ack == "each")
 
     def failed(self, job: Job, error: BaseException) -> Ran:
         """The job's failure; nothing that its handler wrote in job.transaction() stays."""
@@ -158,8 +163,6 @@ def _arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
 
 def _returned(result: object) -> Ran:
     """The result as JSON. One that cannot be kept is dropped with a note: the work has been done all the same."""
-    if result is None:
-        return Ran(verdict.after_return(None))
     try:
         text = jsontext.encode(result)
     except (TypeError, ValueError, RecursionError) as error:

@@ -4,7 +4,7 @@ from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.errors import LostLease
-from mayfly.jobs.settle import Settlement, Settler, settle, settle_on
+from mayfly.jobs.settle import Settlement, Settler, count_settled, settle, settle_on
 from mayfly.logs import Log
 from mayfly.schema import JobTable
 from mayfly.tally import Tally
@@ -24,30 +24,42 @@ class Outbox:
         self._settler = settler
         self._log = log
         self._waiting: list[Settlement] = []
+        self._uncounted: list[Settlement] = []  # written, and not yet among the totals
         self._oldest = 0.0
         self._seconds: dict[str, float] = {}  # what a job of each type took of late
         self.tally: Tally = {}
 
-    def add(self, settlement: Settlement) -> None:
+    def add(self, settlement: Settlement, at_once: bool = False) -> None:
         now = monotonic()
         if not self._waiting:
             self._oldest = now
         self._waiting.append(settlement)
         self._learn(settlement)
-        if len(self._waiting) >= HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
-            self.flush()
+        if at_once:
+            self._write(count=False)
+        elif len(self._waiting) >= HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
+            self._write()
 
     def before(self, type_name: str) -> None:
         """What is finished must not wait behind a job that may be slow."""
         if self._waiting and self._seconds.get(type_name, FAST_SECONDS) >= FAST_SECONDS:
-            self.flush()
+            self._write()
 
     def flush(self) -> None:
-        if not self._waiting:
-            return
-        settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally)
+        """Nothing waits any more, neither outcomes nor figures."""
+        if self._waiting:
+            self._write()
+        if self._uncounted:
+            uncounted, self._uncounted = self._uncounted, []
+            now, tally = self._database.clock.now(), self.tally
+            self.tally = self._database.run(lambda c: count_settled(c, self._settler, uncounted, now, tally))
+
+    def _write(self, count: bool = True) -> None:
+        settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally, count)
         self._waiting = []
         self.tally = settled.tally
+        if not count:
+            self._uncounted += settled.settlements
         for job in settled.lost:
             self._log.say(events.lost_lease(job.id, job.type))
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, Row, Select, Update, select, union_all, updat
 
 from mayfly.dialect import lock_rows
 from mayfly.job import Job
+from mayfly.jobs.ids import among
 from mayfly.schema import PRIORITIES, JobTable
 
 
@@ -65,10 +66,10 @@ def next_due(
 
 
 def claim_statement(jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> Update:
-    """By primary key only, in ascending order: two claims can never wait for each other crosswise."""
+    """By primary key only: two claims can never wait for each other crosswise."""
     return (
         update(jobs.table)
-        .where(jobs.c.id.in_(sorted(ids)))
+        .where(among(jobs.table.c.id, ids))
         .values(
             status=jobs.processing,
             worker_id=claimant.worker_id,
@@ -93,17 +94,10 @@ def together(rows: Sequence[Row[Any]], fresh: bool) -> Sequence[Row[Any]]:
 
 
 def _job(row: Row[Any], lane: str) -> Job:
+    """By position, in the order of `due_statement`: to look columns up by name costs more than the rest of this."""
+    columns: tuple[Any, ...] = tuple(row)
+    id_, type_, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key = columns
     return Job(
-        id=row.id,
-        type=row.type,
-        lane=lane,
-        payload_text=row.payload,
-        attempt=row.attempts + 1,
-        max_attempts=row.max_attempts,
-        claims=row.claims + 1,
-        crashes=row.crashes,
-        interruptions=row.interruptions,
-        suspect=bool(row.suspect),
-        run_at=row.run_at,
-        group_key=row.group_key,
-    )
+        id_, type_, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions, suspect == 1,
+        run_at, group_key,
+    )  # fmt: skip

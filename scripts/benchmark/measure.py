@@ -15,14 +15,21 @@ class Figure:
     ours: tuple[float, ...]
     yardstick: tuple[float, ...]
     goal: str
-    reached: bool
+    at_least: float | None = None  # of the ratio
+    at_most: float | None = None
 
     @property
     def ratio(self) -> float:
         return median(self.ours) / median(self.yardstick)
 
+    @property
+    def is_reached(self) -> bool:
+        too_small = self.at_least is not None and self.ratio < self.at_least
+        too_large = self.at_most is not None and self.ratio > self.at_most
+        return not too_small and not too_large
+
     def row(self) -> tuple[str, ...]:
-        verdict = "reached" if self.reached else "MISSED"
+        verdict = "reached" if self.is_reached else "MISSED"
         ours, yardstick = _with_spread(self.ours), _with_spread(self.yardstick)
         return (self.name, self.engine, ours, yardstick, self.unit, f"{self.ratio:.2f}", self.goal, verdict)
 

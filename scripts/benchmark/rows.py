@@ -10,15 +10,14 @@ from mayfly.schema import jobs
 SLICE = 5000
 
 
-def add_rows(database: Database, count: int, *, status: str, age: timedelta, lane: str = "default") -> None:
+def add_rows(database: Database, count: int, *, status: str, age: timedelta, type_name: str = "noop") -> None:
     """Jobs that were due `age` ago (a negative age lies in the future), a millisecond apart."""
     first = database.clock.now() - age
 
     def write(connection: Connection, begin: int) -> None:
         rows = [
             {
-                "lane": lane,
-                "type": "noop",
+                "type": type_name,
                 "payload": "{}",
                 "status": status,
                 "run_at": first - timedelta(milliseconds=number),

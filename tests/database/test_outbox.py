@@ -1,0 +1,54 @@
+"""Outcomes wait together while jobs are fast, and not at all where a handler asks for that."""
+
+from mayfly.engine import Database
+from mayfly.jobs.settle import Settlement
+from mayfly.logs import silent_log
+from mayfly.outcome import DONE
+from mayfly.schema import JOBS, totals
+from runner.outbox import Outbox
+from tests.database.factories import claim_jobs, make_settler, rows_of
+from tests.factories import get_row, insert_rows
+
+
+def make_outbox(database: Database) -> Outbox:
+    return Outbox(database, JOBS, make_settler(), silent_log())
+
+
+def test_fast_outcomes_wait_until_they_are_flushed(database: Database, rival: Database) -> None:
+    """Within 50 ms and a thousand jobs nothing is written, so that a whole batch is one statement."""
+    insert_rows(database, 2)
+    jobs = claim_jobs(database, 2)
+    outbox = make_outbox(database)
+
+    outbox.add(Settlement(jobs[0], DONE, 0))
+    before = get_row(rival, jobs[0].id).status
+    outbox.flush()
+
+    assert (before, get_row(rival, jobs[0].id).status) == ("processing", "done")
+
+
+def test_an_outcome_at_once_is_committed_before_the_next_job(database: Database, rival: Database) -> None:
+    """ack="each": what a crash of the next job must not repeat is in the table; the totals follow with the flush."""
+    insert_rows(database, 2)
+    jobs = claim_jobs(database, 2)
+    outbox = make_outbox(database)
+
+    outbox.add(Settlement(jobs[0], DONE, 0), at_once=True)
+    status, counted = get_row(rival, jobs[0].id).status, rows_of(rival, totals)
+    outbox.add(Settlement(jobs[1], DONE, 0), at_once=True)
+    outbox.flush()
+
+    assert (status, counted) == ("done", [])
+    assert [row.jobs for row in rows_of(rival, totals)] == [2]
+
+
+def test_what_is_finished_does_not_wait_behind_a_job_that_may_be_slow(database: Database, rival: Database) -> None:
+    """A type that is not known to be fast has the outcomes before it written first."""
+    insert_rows(database, 2)
+    jobs = claim_jobs(database, 2)
+    outbox = make_outbox(database)
+    outbox.add(Settlement(jobs[0], DONE, 0))
+
+    outbox.before("never seen")
+
+    assert get_row(rival, jobs[0].id).status == "done"
