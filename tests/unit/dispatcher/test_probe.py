@@ -23,7 +23,8 @@ def full_path(url: str) -> dict[str, Any]:
     dialect = kind(dbapi=kind.import_dbapi())
     _, arguments = dialect.create_connect_args(parsed)
     options = {**arguments, **engine_options(parsed, 1)["connect_args"]}
-    options.pop("context", None)  # psycopg's map of types, which SQLAlchemy makes for itself
+    for how_values_are_read in ("context", "conv"):  # psycopg's map of types, and PyMySQL's: not what the session is
+        options.pop(how_values_are_read, None)
     return options
 
 
