@@ -84,25 +84,20 @@ class Invoker:
 
     def run(self, job: Job) -> Ran:
         handler = self.registry.get(job.type)
-        if handler is None:
-            return self._unknown(job)
-        try:
-            arguments = _arguments(handler, job)
-        except ValueError as error:
-            reason = f"the payload does not fit {handler.where}: {describe_misfit(error)}"
-            return Ran(self._steered(job, Dead(reason), handler))
-        return self._call(handler, job, arguments)
+        return self._unknown(job) if handler is None else self._call(handler, job)
 
-    def _call(self, handler: Handler, job: Job, arguments: tuple[Any, ...]) -> Ran:
-        """The one place where foreign code runs."""
+    def _call(self, handler: Handler, job: Job) -> Ran:
+        """The one place where foreign code runs: the handler's, and that of its payload's model."""
         job.open_transaction = self.transaction.open
         started = monotonic()
         self.page.start(job.id, started, handler.timeout)
         ran: Ran | None = None
         try:
-            self.guard.watch(handler.timeout)
-            result = handler.function(*arguments)
-            self.guard.rest()
+            try:
+                self.guard.watch(handler.timeout)
+                result = handler.function(*_arguments(handler, job))
+            finally:  # at once, whatever happened: an alarm that comes later must not hit ourselves
+                self.guard.rest()
             ran = RETURNED if result is None else _returned(result)
         except Interrupted as interrupted:
             self._undo(interrupted)
@@ -113,7 +108,6 @@ class Invoker:
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
             ran = self.failed(job, error)
         finally:
-            self.guard.rest()
             ended = monotonic()
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
@@ -157,8 +151,11 @@ class Invoker:
 def _arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
     if not handler.takes_payload:
         return (job,)
-    payload = job.payload
-    return job, handler.model.model_validate(payload) if handler.model else payload
+    try:
+        payload = job.payload
+        return job, handler.model.model_validate(payload) if handler.model else payload
+    except ValueError as error:
+        raise Dead(f"the payload does not fit {handler.where}: {describe_misfit(error)}") from error
 
 
 def _returned(result: object) -> Ran:

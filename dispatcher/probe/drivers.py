@@ -116,6 +116,8 @@ def _connect_sqlite(url: str) -> Session:
     connection = sqlite3.connect(**arguments)
     connection.isolation_level = None
     connection.execute("PRAGMA synchronous=FULL")
+    if connection.execute("PRAGMA journal_mode").fetchall() != [("wal",)]:
+        raise ValueError("no WAL")  # the full path switches it on
     return _Embedded(connection, Server("SQLite", sqlite3.sqlite_version_info), "sqlite")
 
 

@@ -331,6 +331,7 @@ def test_a_rival_who_takes_the_planning_lock_in_between_keeps_it(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_it_is_read: bool
 ) -> None:
     """Two hosts never have the same number, and an idle one takes nobody's lock away."""
+    fill(database, [])
     read = Session.planning_lock
     looks: list[Any] = []
 

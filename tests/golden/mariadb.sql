@@ -54,7 +54,7 @@ SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.payload, mayfly_jobs.attemp
 FROM mayfly_jobs
 WHERE mayfly_jobs.lane = %(lane_1)s AND mayfly_jobs.status = %(status_1)s AND mayfly_jobs.priority = %(priority_1)s AND mayfly_jobs.run_at <= %(run_at_1)s ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
  LIMIT %(param_1)s FOR UPDATE SKIP LOCKED;
-UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts + %(attempts_1)s), claims=(mayfly_jobs.claims + %(claims_1)s), worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, started_at=%(started_at)s WHERE mayfly_jobs.id IN (8, 9);
+UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts + %(attempts_1)s), claims=(mayfly_jobs.claims + %(claims_1)s), worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, started_at=%(started_at)s WHERE mayfly_jobs.id IN (…);
 
 -- look for more
 SELECT anon_1.id
@@ -83,9 +83,9 @@ FROM mayfly_jobs
 WHERE mayfly_jobs.lane = %(lane_1)s AND mayfly_jobs.status = %(status_1)s AND mayfly_jobs.lease_until <= %(lease_until_1)s;
 
 -- settle
-UPDATE mayfly_jobs SET status=%(status)s, lease_until=%(lease_until)s, started_at=%(started_at)s, finished_at=%(finished_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (10, 11) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
-UPDATE mayfly_jobs SET status=%(status)s, worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, last_error=%(last_error)s, started_at=%(started_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (12) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
-UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts - %(attempts_1)s), worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, started_at=%(started_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (13) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
+UPDATE mayfly_jobs SET status=%(status)s, lease_until=%(lease_until)s, started_at=%(started_at)s, finished_at=%(finished_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
+UPDATE mayfly_jobs SET status=%(status)s, worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, last_error=%(last_error)s, started_at=%(started_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
+UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts - %(attempts_1)s), worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, started_at=%(started_at)s, duration_ms=%(duration_ms)s WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = %(worker_id_1)s AND mayfly_jobs.claims = %(claims_1)s AND mayfly_jobs.status = %(status_1)s;
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
 

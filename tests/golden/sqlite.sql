@@ -63,7 +63,7 @@ SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.payload, mayfly_jobs.attemp
 FROM mayfly_jobs
 WHERE mayfly_jobs.lane = ? AND mayfly_jobs.status = ? AND mayfly_jobs.priority = ? AND mayfly_jobs.run_at <= ? ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
  LIMIT ? OFFSET ?;
-UPDATE mayfly_jobs SET status=?, attempts=(mayfly_jobs.attempts + ?), claims=(mayfly_jobs.claims + ?), worker_id=?, locked_at=?, lease_until=?, started_at=? WHERE mayfly_jobs.id IN (8, 9);
+UPDATE mayfly_jobs SET status=?, attempts=(mayfly_jobs.attempts + ?), claims=(mayfly_jobs.claims + ?), worker_id=?, locked_at=?, lease_until=?, started_at=? WHERE mayfly_jobs.id IN (…);
 
 -- look for more
 SELECT anon_1.id
@@ -95,9 +95,9 @@ WHERE mayfly_jobs.lane = ? AND mayfly_jobs.status = ? AND mayfly_jobs.lease_unti
 
 -- settle
 BEGIN IMMEDIATE;
-UPDATE mayfly_jobs SET status=?, lease_until=?, started_at=?, finished_at=?, duration_ms=? WHERE mayfly_jobs.id IN (10, 11) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
-UPDATE mayfly_jobs SET status=?, worker_id=?, locked_at=?, lease_until=?, last_error=?, started_at=?, duration_ms=? WHERE mayfly_jobs.id IN (12) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
-UPDATE mayfly_jobs SET status=?, attempts=(mayfly_jobs.attempts - ?), worker_id=?, locked_at=?, lease_until=?, started_at=?, duration_ms=? WHERE mayfly_jobs.id IN (13) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
+UPDATE mayfly_jobs SET status=?, lease_until=?, started_at=?, finished_at=?, duration_ms=? WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
+UPDATE mayfly_jobs SET status=?, worker_id=?, locked_at=?, lease_until=?, last_error=?, started_at=?, duration_ms=? WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
+UPDATE mayfly_jobs SET status=?, attempts=(mayfly_jobs.attempts - ?), worker_id=?, locked_at=?, lease_until=?, started_at=?, duration_ms=? WHERE mayfly_jobs.id IN (…) AND mayfly_jobs.worker_id = ? AND mayfly_jobs.claims = ? AND mayfly_jobs.status = ?;
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from pydantic import BaseModel, field_validator
 from sqlalchemy import text
 
 from mayfly import Job, handler
@@ -164,3 +165,32 @@ def stubborn_parent(_job: Job) -> None:
             child.wait()
         except BaseException:
             continue
+
+
+class SlowToTell(Exception):
+    def __str__(self) -> str:
+        time.sleep(1.5)
+        return "at last"
+
+
+@handler("slow_to_tell", timeout=1)
+def slow_to_tell(_job: Job) -> None:
+    """Ends at once; to ask how takes longer than it was allowed to run."""
+    raise SlowToTell
+
+
+class Sleepy(BaseModel):
+    how: str
+
+    @field_validator("how")
+    @classmethod
+    def _sleep(cls, how: str) -> str:
+        if how == "raise":
+            raise RuntimeError("the model itself is broken")
+        time.sleep(3600)
+        return how
+
+
+@handler("sleepy", timeout=1)
+def sleepy(_job: Job, _payload: Sleepy) -> None:
+    """Never reached: its model sleeps, or fails in a way that is no judgement on the payload."""

@@ -253,6 +253,36 @@ def test_whatever_a_handler_raises_is_its_jobs_failure(installation: Installatio
     assert_unharmed(installation, behind)
 
 
+def test_an_error_that_is_slow_to_tell_is_told(embedded: Installation) -> None:
+    """The handler has ended when its error is asked for its text: no alarm of the guard may hit the runner itself."""
+    slow = embedded.enqueue("slow_to_tell")[0]
+    behind = mates(embedded, "default")
+
+    cycle = embedded.dispatch()
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    job = embedded.job(slow)
+    assert (job.status, job.attempts) == ("pending", 1)
+    assert job.last_error.startswith("SlowToTell: at last\n")
+    assert_unharmed(embedded, behind)
+
+
+def test_a_payloads_model_is_foreign_code_too(embedded: Installation) -> None:
+    """One that hangs is timed out, one that breaks has failed; neither takes its runner along."""
+    hanging = embedded.enqueue("sleepy", '{"how": "sleep"}')[0]
+    breaking = embedded.enqueue("sleepy", '{"how": "raise"}')[0]
+    behind = mates(embedded, "default")
+
+    cycle = embedded.dispatch(MAX_WORKERS="1")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    for job_id, reason in ((hanging, "timed out after 1."), (breaking, "RuntimeError: the model itself is broken")):
+        job = embedded.job(job_id)
+        assert (job.status, job.attempts) == ("pending", 1)
+        assert job.last_error.startswith(reason)
+    assert_unharmed(embedded, behind)
+
+
 def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
     """Ten megabytes are kept to a few pages, the rest is counted; nobody waits for a full pipe."""
     chatter = embedded.enqueue("chatter") + mates(embedded, "default")
