@@ -142,9 +142,9 @@ class Supervisor:
         child.kill_group(signal.SIGKILL)
 
     def _reap(self, child: Child) -> EndedChild:
+        child.kill_group(signal.SIGKILL)  # what its handlers left running; until the wait, its number is its own
         _pid, status, usage = os.wait4(child.pid, 0)
         ended = monotonic()
-        child.kill_group(signal.SIGKILL)  # what its handlers left running
         self._read_output(child)
         if child.output.dropped:
             self._log.say(events.output_dropped(child.assignment.worker_id, child.output.dropped))

@@ -6,6 +6,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from mayfly.errors import StateDirUnsafe
+
 SIZE = 4096
 _HEADER = struct.Struct("=4s4xdQQQ")  # magic, hard deadline, done, failed, busy microseconds
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
@@ -51,7 +53,10 @@ class Page:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(descriptor, SIZE)
+            os.posix_fallocate(descriptor, 0, SIZE)  # where there is no room, the first write would be a SIGBUS
             self._memory = mmap.mmap(descriptor, SIZE)
+        except OSError as error:
+            raise StateDirUnsafe(path.parent, f"cannot be used: {error.strerror}") from error
         finally:
             os.close(descriptor)
         bytes_ = memoryview(self._memory)

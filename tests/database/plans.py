@@ -9,6 +9,8 @@ from sqlalchemy import ClauseElement, Connection
 
 from mayfly.dialect import is_mysql
 
+BITMAP = "Bitmap Heap Scan"
+
 
 @dataclass(frozen=True)
 class Look:
@@ -57,14 +59,14 @@ def _of_mariadb(plan: Any) -> Look:
 
 
 def _of_postgres(plan: Any) -> Look:
-    """An index scan with a condition is a search; without one it reads the whole index."""
+    """An index scan with a condition is a search, and a bitmap only carries what one has found to the table."""
     nodes = [node for node in _nodes(plan) if "Node Type" in node]
     reads = [node for node in nodes if "Relation Name" in node or "Index Name" in node]
     searches = [node for node in reads if "Index Cond" in node]
     removed = ("Rows Removed by Filter", "Rows Removed by Index Recheck")
     return Look(
         indexes=tuple(node["Index Name"] for node in searches),
-        scans=tuple(node["Node Type"] for node in reads if node not in searches),
+        scans=tuple(node["Node Type"] for node in reads if node not in searches and node["Node Type"] != BITMAP),
         sorts=any("Sort" in node["Node Type"] for node in nodes),
         rows=sum((node["Actual Rows"] + sum(node.get(key, 0) for key in removed)) * node["Actual Loops"]
                  for node in searches),

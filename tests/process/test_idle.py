@@ -63,7 +63,7 @@ def masked(text: str, home: Path) -> str:
 OURS = {
     *("dispatcher", "dispatcher.lock"),
     *(f"dispatcher.probe{module}" for module in ("", ".address", ".drivers", ".look", ".server")),
-    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".events", ".logs", ".statedir")),
+    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".events", ".exits", ".logs", ".statedir")),
     *(f"mayfly.jobs{module}" for module in ("", ".keep")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
     *(f"mayfly.settings{module}" for module in (".quick", ".sources", ".values")),

@@ -2,11 +2,18 @@
 
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from mayfly.page import Page, RunningJob, read_page
+import pytest
 
+from mayfly.page import Page, RunningJob, read_page
+from tests.process.installation import Installation
+
+SMALL = "none", "-t", "tmpfs", "-o", "size=4k"
 DEADLINE = 12345.6789
 LOOKS = 100_000
 
@@ -30,6 +37,33 @@ def test_a_page_is_never_found_half_written(tmp_path: Path) -> None:
     assert {each.hard_deadline for each in seen} == {DEADLINE}
     assert {each.running for each in seen} <= {(), (RunningJob(7, 1.5, 20.0),)}
     assert read_page(path) is not None
+
+
+def test_a_full_state_directory_is_a_sentence(embedded: Installation) -> None:
+    """A page that memory has no room for would be a SIGBUS, and a dispatcher that dies without a word."""
+    state = embedded.home / "state"
+    state.mkdir(mode=0o700)
+    job_id = embedded.enqueue("noop")[0]
+    with mounted(state):
+        (state / "full").write_bytes(bytes(4096))
+        cycle = embedded.dispatch()
+
+    assert cycle.returncode == 1
+    assert "cannot be used: No space left on device" in cycle.stderr
+    assert "Traceback" not in cycle.stderr + embedded.log
+    assert embedded.job(job_id).status == "pending"
+
+
+@contextmanager
+def mounted(directory: Path) -> Iterator[None]:
+    """A file system of one page."""
+    if subprocess.run(["mount", *SMALL, directory], check=False, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        directory.chmod(0o700)
+        yield
+    finally:
+        subprocess.run(["umount", directory], check=True)
 
 
 def write_for_ever(path: Path) -> None:
