@@ -30,6 +30,7 @@ class Guard:
         self._timeout_at: float | None = None
         self._page = page
         self._watching = False
+        self._pid = os.getpid()
         self.stopped_by: str | None = None  # the signal that asked us to end
 
     def install(self) -> None:
@@ -97,6 +98,9 @@ class Guard:
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         """Claim nothing more; the running job may finish for a while, but never past the guard."""
+        if os.getpid() != self._pid:  # what a handler has just forked, before it could forget us
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
             self._stop_at = monotonic() + TERM_PATIENCE_SECONDS
