@@ -8,14 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, field_validator
 from sqlalchemy import text
 
 from mayfly import Job, handler
-from mayfly.errors import Interrupted
 from mayfly.fleet.place import start_time
 
 
@@ -123,14 +121,11 @@ def witnessed(job: Job) -> None:
 
 @handler("tidy")
 def tidy(_job: Job) -> None:
-    """Sleeps through the guard, and takes its time to tidy up, whatever is thrown at it then."""
+    """Sleeps through the guard, and takes a moment to tidy up."""
     try:
         time.sleep(3600)
     finally:
-        ready = time.monotonic() + 1.3
-        while time.monotonic() < ready:
-            with suppress(Interrupted):
-                time.sleep(0.1)
+        time.sleep(0.4)
 
 
 @handler("interrupting")

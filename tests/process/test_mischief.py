@@ -4,8 +4,6 @@ import time
 from collections.abc import Sequence
 from subprocess import CompletedProcess
 
-import pytest
-
 from tests.process.installation import Installation
 
 SOON = {"BACKOFF_BASE": "0.05"}
@@ -23,7 +21,7 @@ def assert_unharmed(installation: Installation, ids: Sequence[int]) -> None:
 
 
 def assert_in_time(started: float) -> None:
-    """Soon after the dispatcher's guard, which is 8 s at most here."""
+    """A few seconds after the dispatcher's guard, none of which is longer than 7 s here, on a slow machine too."""
     assert time.monotonic() - started < 12
 
 
@@ -37,15 +35,15 @@ def assert_no_process_left(installation: Installation) -> None:
 def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Installation) -> None:
     """One that had the whole window has spent an attempt; one that came late comes again, three times."""
     whole = installation.enqueue("tidy", lane="whole")[0]
-    before = installation.enqueue("ledger", '{"seconds": 1}', lane="late")
+    before = installation.enqueue("ledger", '{"seconds": 2}', lane="late")
     late = installation.enqueue("oversleep", lane="late")[0]
     behind = mates(installation, "late")
-    before += installation.enqueue("ledger", '{"seconds": 1}', lane="fourth")
+    before += installation.enqueue("ledger", '{"seconds": 2}', lane="fourth")
     fourth = installation.enqueue("oversleep", lane="fourth", interruptions=3)[0]
     others = mates(installation, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="8")
+    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
 
     assert (cycle.returncode, cycle.stdout) == (2, "")
     assert "ended with code 2" in cycle.stderr
@@ -61,27 +59,8 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     assert_unharmed(installation, before + others)
     released = [installation.job(job_id) for job_id in behind]
     assert [(job.status, job.attempts, job.interruptions) for job in released] == [("pending", 0, 0)] * 2
-    assert f"Time is up: interrupted job {late} (oversleep)" in installation.log
+    assert f"Time is up: interrupted job {whole} (tidy)" in installation.log
     assert "Exceeded" not in installation.log, "the dispatcher's guard had nothing to do"
-
-
-@pytest.mark.slow
-def test_a_whole_minute(embedded: Installation) -> None:
-    """In real time: what was interrupted is not started again for the few seconds that are left of the minute."""
-    whole = embedded.enqueue("oversleep", lane="whole")[0]
-    embedded.enqueue("ledger", '{"seconds": 8}', lane="late")
-    late = embedded.enqueue("oversleep", lane="late")[0]
-    started = time.monotonic()
-
-    cycle = embedded.dispatch(DISPATCH_TIMEOUT="57")
-
-    assert cycle.returncode == 2
-    assert 50 < time.monotonic() - started < 57
-    job = embedded.job(whole)
-    assert (job.status, job.attempts, job.interruptions, job.claims) == ("pending", 1, 0, 1)
-    assert job.last_error.startswith("timed out after ")
-    job = embedded.job(late)
-    assert (job.status, job.attempts, job.interruptions, job.claims) == ("pending", 0, 1, 1)
 
 
 def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installation) -> None:
@@ -106,7 +85,7 @@ def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installatio
     others = mates(installation, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="8")
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -127,11 +106,11 @@ def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installatio
 
 def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> None:
     """Even a runner that was stopped, and so cannot end itself, is gone when the dispatcher is."""
-    stopped = installation.enqueue("stopped", lane="stopped", interruptions=3)[0]
+    stopped = installation.enqueue("stopped", lane="stopped")[0]
     others = mates(installation, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="5")
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="3")
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -139,20 +118,8 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
     assert_unharmed(installation, others)
-    assert "Exceeded 5s timeout: ending 1 workers" in installation.log
+    assert "Exceeded 3s timeout: ending 1 workers" in installation.log
     assert_no_process_left(installation)
-
-
-def test_a_runner_past_its_own_deadline_is_ended(embedded: Installation) -> None:
-    """It should have ended itself by then; the dispatcher does not wait for its own guard."""
-    stopped = embedded.enqueue("stopped", interruptions=3)[0]
-
-    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="20")
-
-    assert cycle.returncode == 2
-    assert embedded.job(stopped).last_error.startswith("timed out after ")
-    assert "is past its own deadline and does not end: killing it" in embedded.log
-    assert "Exceeded" not in embedded.log
 
 
 # --- processes --------------------------------------------------------------------------------------------
@@ -164,7 +131,7 @@ def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
     stubborn = installation.enqueue("stubborn_parent", lane="stubborn")[0]
     daemonised = installation.enqueue("daemonise", lane="daemon") + mates(installation, "daemon")
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="7")
+    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
     assert_no_process_left(installation)
@@ -336,7 +303,7 @@ def test_a_handler_that_prints_for_ever_is_ended_in_time(embedded: Installation)
     others = embedded.enqueue("limited", lane="other")
     started = time.monotonic()
 
-    cycle = embedded.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="8")
+    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="5")
 
     assert cycle.returncode == 2
     assert_in_time(started)
