@@ -13,6 +13,7 @@ from mayfly.page import Page
 HARD_SECONDS = 2.0  # between the exception and the end from C: time for a handler's `finally`
 TERM_PATIENCE_SECONDS = 30.0
 REPEAT_SECONDS = 0.5  # a handler that swallows the exception gets another
+STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Cause(StrEnum):
@@ -30,17 +31,15 @@ class Guard:
         self._timeout_at: float | None = None
         self._page = page
         self._watching = False
-        self._pid = os.getpid()
         self.stopped_by: str | None = None  # the signal that asked us to end
 
     def install(self) -> None:
         signal.signal(signal.SIGALRM, self._on_alarm)
-        for each in (signal.SIGTERM, signal.SIGINT):
+        for each in STOPS:
             signal.signal(each, self._on_stop)
-        os.register_at_fork(after_in_child=self._forget)
+        os.register_at_fork(before=_hold_stops, after_in_parent=_let_stops, after_in_child=self._forget)
         self._arm()
-        # What the dispatcher sent while nobody could listen was held back until here (see its spawn).
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
+        _let_stops()  # what the dispatcher sent while nobody could listen was held back until here (see its spawn)
 
     @property
     def may_start(self) -> bool:
@@ -88,9 +87,10 @@ class Guard:
 
     def _forget(self) -> None:
         """What a handler forks is not the runner: a signal that should end it must end it, and touch no page."""
-        for each in (signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
+        for each in (signal.SIGALRM, *STOPS):
             if signal.getsignal(each) in (self._on_alarm, self._on_stop):
                 signal.signal(each, signal.SIG_DFL)
+        _let_stops()
 
     def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
         if self._watching:
@@ -98,10 +98,16 @@ class Guard:
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         """Claim nothing more; the running job may finish for a while, but never past the guard."""
-        if os.getpid() != self._pid:  # what a handler has just forked, before it could forget us
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
             self._stop_at = monotonic() + TERM_PATIENCE_SECONDS
             self._arm()
+
+
+def _hold_stops() -> None:
+    """Around a fork: Python forgets, in the child, whatever signal came to it before it knew itself as one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+
+
+def _let_stops() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

@@ -143,13 +143,13 @@ def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
 
 
 def test_a_handler_may_use_processes(embedded: Installation) -> None:
-    """A SIGTERM for a process that it forked ends that one: it does not inherit the runner's patience."""
+    """A SIGTERM for a process that it has just forked ends that one: it neither inherits our patience nor loses it."""
     terminating = embedded.enqueue("terminating")[0]
 
     cycle = embedded.dispatch()
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert (embedded.job(terminating).status, embedded.job(terminating).result) == ("done", "-15")
+    assert (embedded.job(terminating).status, embedded.job(terminating).result) == ("done", "[-15]")
 
 
 # --- crashes ----------------------------------------------------------------------------------------------
