@@ -12,7 +12,7 @@ from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, 
 from mayfly.job import Job
 from mayfly.jobs.count import find_lanes
 from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
-from mayfly.jobs.settle import Settler
+from mayfly.jobs.settlement import Settler
 from mayfly.outcome import Kind, Outcome
 from mayfly.page import Seen, read_page
 from mayfly.schema import JOBS

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from mayfly import events
 from mayfly.errors import DatabaseError, LostLease
 from mayfly.job import Job
-from mayfly.jobs.settle import Settlement
+from mayfly.jobs.settlement import Settlement
 from mayfly.logs import Log
 from mayfly.outcome import DONE, RELEASED, Kind
 from runner.guard import Cause, Guard
@@ -37,6 +37,7 @@ class BatchRunner:
     log: Log
 
     def run(self, batch: Sequence[Job]) -> Report:
+        """The last outcomes are left in the outbox: they are written with the next claim."""
         self.log.say(events.processing(len(batch)))
         report = Report()
         remaining = iter(batch)
@@ -45,7 +46,6 @@ class BatchRunner:
                 self._give_back([job, *remaining], report)
                 break
             self._run_one(job, report)
-        self.outbox.flush()
         self.log.say(events.batch_completed(report.outcomes))
         return report
 

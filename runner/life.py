@@ -1,6 +1,7 @@
 """The life of a runner, from its first breath to its exit code."""
 
 import random
+from collections.abc import Sequence
 
 from mayfly import events, exits, opening
 from mayfly.app import App, use_app
@@ -11,8 +12,8 @@ from mayfly.errors import MayflyError
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, claim, has_due
-from mayfly.jobs.settle import Settler
+from mayfly.jobs.claim import Claimant, Found, claim, has_due, jobs_from
+from mayfly.jobs.settlement import Settler
 from mayfly.logs import Log
 from mayfly.page import Page
 from mayfly.registry import Registry
@@ -46,7 +47,9 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> in
 
 
 def _work(assignment: Assignment, settings: Settings, database: Database, guard: Guard, page: Page, log: Log) -> int:
-    claims = Claims(database, assignment, settings.lane(assignment.lane).batch_size)
+    settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
+    outbox = Outbox(database, JOBS, settler, log)
+    claims = Claims(database, outbox, assignment, settings.lane(assignment.lane).batch_size)
     claims.take_over()
     registry = _load_handlers(settings, log)
     use_app(App(settings, database, registry))
@@ -60,8 +63,9 @@ def _work(assignment: Assignment, settings: Settings, database: Database, guard:
         window_seconds=assignment.window_seconds,
         dice=random.random,
     )
-    settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
-    return _drain(claims, BatchRunner(invoker, Outbox(database, JOBS, settler, log), guard, log), guard, log)
+    code = _drain(claims, BatchRunner(invoker, outbox, guard, log), guard, log)
+    outbox.flush()
+    return code
 
 
 def _drain(claims: "Claims", batches: BatchRunner, guard: Guard, log: Log) -> int:
@@ -95,8 +99,9 @@ def _load_handlers(settings: Settings, log: Log) -> Registry:
 class Claims:
     """The claims of one runner: each as large as the last one's speed allows."""
 
-    def __init__(self, database: Database, assignment: Assignment, batch_size: int) -> None:
+    def __init__(self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int) -> None:
         self._database = database
+        self._outbox = outbox
         self._assignment = assignment
         self._size = batch_size
         self._last: list[Job] = []
@@ -124,15 +129,18 @@ class Claims:
         return batch
 
     def _claim(self, claimant: Claimant) -> list[Job]:
-        """An empty answer is believed when a look without locks confirms it, or after a few tries."""
+        """In one transaction with what the last batch has left to settle: one commit for both.
+
+        An empty answer is believed when a look without locks confirms it, or after a few tries.
+        """
         now = self._database.clock.now()
-        batch: list[Job] = []
+        taken: Sequence[Found] = ()
         for tries in range(EMPTY_TRIES):
-            batch = self._database.run(lambda connection: claim(connection, JOBS, claimant, self._size, now))
-            if batch or not self._database.read(lambda connection: has_due(connection, JOBS, claimant.lane, now)):
+            taken = self._outbox.flush_and(lambda connection: claim(connection, JOBS, claimant, self._size, now))
+            if taken or not self._database.read(lambda connection: has_due(connection, JOBS, claimant.lane, now)):
                 break
             pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
-        return batch
+        return jobs_from(taken, claimant.lane)
 
     def _beat(self) -> None:
         if self._claimed_at - self._beaten_at < BEAT_SECONDS:

@@ -1,14 +1,23 @@
 """Outcomes on their way to the table: written together while jobs are fast, at once where they are not."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
 from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.errors import LostLease
-from mayfly.jobs.settle import Settlement, Settler, count_settled, settle, settle_on
+from mayfly.jobs.settle import Settled, made_ready, settle, settle_and
+from mayfly.jobs.settlement import Settlement, Settler
+from mayfly.jobs.totals import count_settled
 from mayfly.logs import Log
 from mayfly.schema import JobTable
 from mayfly.tally import Tally
 from runner.invoke import JobTransaction
+
+T = TypeVar("T")
 
 HOLD_SECONDS = 0.05  # a crash repeats at most what was finished in this time
 HOLD_JOBS = 1000
@@ -37,7 +46,7 @@ class Outbox:
         self._learn(settlement)
         if at_once:
             self._write(count=False)
-        elif len(self._waiting) >= HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
+        elif len(self._waiting) > HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
             self._write()
 
     def before(self, type_name: str) -> None:
@@ -49,6 +58,18 @@ class Outbox:
         """Nothing waits any more, neither outcomes nor figures."""
         if self._waiting:
             self._write()
+        self._count()
+
+    def flush_and(self, work: Callable[[Connection], T]) -> T:
+        """The same, and `work` in the same transaction where there is one to share."""
+        self._count()
+        if not self._waiting:
+            return self._database.run(work)
+        settled, found = settle_and(self._database, self._jobs, self._settler, self._waiting, self.tally, work)
+        self._take_note(settled)
+        return found
+
+    def _count(self) -> None:
         if self._uncounted:
             uncounted, self._uncounted = self._uncounted, []
             now, tally = self._database.clock.now(), self.tally
@@ -56,10 +77,13 @@ class Outbox:
 
     def _write(self, count: bool = True) -> None:
         settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally, count)
-        self._waiting = []
-        self.tally = settled.tally
         if not count:
             self._uncounted += settled.settlements
+        self._take_note(settled)
+
+    def _take_note(self, settled: Settled) -> None:
+        self._waiting = []
+        self.tally = settled.tally
         for job in settled.lost:
             self._log.say(events.lost_lease(job.id, job.type))
 
@@ -67,7 +91,7 @@ class Outbox:
         """Settle a job in the transaction its handler opened, and commit both."""
         assert transaction.connection is not None
         now = self._database.clock.now()
-        settled = settle_on(transaction.connection, self._jobs, self._settler, [settlement], now, self.tally)
+        settled = made_ready(self._jobs, self._settler, [settlement], now, self.tally).write(transaction.connection)
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.undo(lost)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, Insert, Select, Update, delete, select, update
 
 from mayfly import dialect
-from mayfly.jobs.settle import write_totals
+from mayfly.jobs.totals import write_totals
 from mayfly.schema import cycles, lanes, totals
 from mayfly.tally import Count, Key, Tally, add, parse_histogram
 

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, Update, select, union_all, update
+from sqlalchemy import Connection, Dialect, Select, Text, Update, select, type_coerce, union_all, update
 
-from mayfly.dialect import lock_rows
+from mayfly.dialect import bundle, lock_rows, utc_from_driver
 from mayfly.job import Job
 from mayfly.jobs.ids import among
 from mayfly.schema import PRIORITIES, JobTable
+
+Found = Sequence[Any]  # a row, in the order of `due_statement`
 
 
 @dataclass(frozen=True)
@@ -23,18 +26,27 @@ class Claimant:
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that killed another
 
 
-def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> list[Job]:
-    """The next due jobs, high priority first, oldest first, now owned by the claimant."""
-    rows: list[Row[Any]] = []
+def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> Sequence[Found]:
+    """The next due jobs, high priority first, oldest first, now owned by the claimant.
+
+    As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
+    """
+    found: list[Found] = []
     for priority in PRIORITIES:
-        wanted = size - len(rows)
-        rows += connection.execute(due_statement(jobs, claimant.lane, priority, wanted, now)).all()
-        if len(rows) == size:
+        wanted = size - len(found)
+        found += connection.execute(
+            due_statement(connection.dialect, jobs, claimant.lane, priority, wanted, now)
+        ).all()
+        if len(found) == size:
             break
-    taken = together(rows, claimant.fresh)
+    taken = together(found, claimant.fresh)
     if taken:
-        connection.execute(claim_statement(jobs, [row.id for row in taken], claimant, now))
-    return [_job(row, claimant.lane) for row in taken]
+        connection.execute(claim_statement(jobs, [row[0] for row in taken], claimant, now))
+    return taken
+
+
+def jobs_from(taken: Sequence[Found], lane: str) -> list[Job]:
+    return [_job(row, lane) for row in taken]
 
 
 def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
@@ -43,12 +55,13 @@ def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) ->
     return connection.execute(union_all(*map(select, looks)).limit(1)).first() is not None
 
 
-def due_statement(jobs: JobTable, lane: str, priority: int, size: int, now: datetime) -> Select[*tuple[Any, ...]]:
+def due_statement(
+    dialect: Dialect, jobs: JobTable, lane: str, priority: int, size: int, now: datetime
+) -> Select[*tuple[Any, ...]]:
     c = jobs.c
-    columns = select(
-        c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions, c.suspect,
-        c.run_at, c.group_key,
-    )  # fmt: skip
+    figures = bundle(dialect, " ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
+    rest = bundle(dialect, "|", [*figures, type_coerce(c.run_at, Text), c.type])  # as the driver has it
+    columns = select(c.id, c.suspect, c.payload, c.group_key, *rest)
     return lock_rows(next_due(columns, jobs, lane, priority, size, now))
 
 
@@ -82,22 +95,33 @@ def claim_statement(jobs: JobTable, ids: Sequence[int], claimant: Claimant, now:
     )
 
 
-def together(rows: Sequence[Row[Any]], fresh: bool) -> Sequence[Row[Any]]:
+def together(found: Sequence[Found], fresh: bool) -> Sequence[Found]:
     """What may share a claim. A suspect is taken alone, one that killed its process only by a fresh runner."""
-    for number, row in enumerate(rows):
-        if not row.suspect:
+    for number, row in enumerate(found):
+        if not row[1]:
             continue
         if number > 0:
-            return rows[:number]
-        return rows[:1] if fresh or not row.crashes else []
-    return rows
+            return found[:number]
+        return found[:1] if fresh or not _job(row, "").crashes else []
+    return found
 
 
-def _job(row: Row[Any], lane: str) -> Job:
+def _job(row: Found, lane: str) -> Job:
     """By position, in the order of `due_statement`: to look columns up by name costs more than the rest of this."""
-    columns: tuple[Any, ...] = tuple(row)
-    id_, type_, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key = columns
+    job_id, suspect, payload, group_key, *rest = row
+    attempts, max_attempts, claims, crashes, interruptions, run_at, type_name = rest if rest[1:] else _parted(*rest)
     return Job(
-        id_, type_, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions, suspect == 1,
-        run_at, group_key,
+        job_id, type_name, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions,
+        suspect == 1, utc_from_driver(run_at), group_key,
     )  # fmt: skip
+
+
+def _parted(text: str) -> tuple[Any, ...]:
+    figures, run_at, type_name = text.split("|", 2)
+    return *_figures(figures), run_at, type_name
+
+
+@cache
+def _figures(text: str) -> tuple[int, ...]:
+    """Looked up, mostly: the jobs of a lane have but a few different ones."""
+    return tuple(map(int, text.split()))

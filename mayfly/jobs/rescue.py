@@ -12,7 +12,8 @@ from mayfly.engine import Database
 from mayfly.fleet.place import Place
 from mayfly.fleet.runners import LOST, Ended, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
-from mayfly.jobs.settle import Settlement, Settler, settle
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Outcome
 from mayfly.page import Seen
 from mayfly.schema import JobTable

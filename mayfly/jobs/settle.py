@@ -1,38 +1,23 @@
 """Settle jobs: write what became of them, if they are still ours, with the history and the totals of it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Update, insert, select, update
 
-from mayfly import dialect, schema
+from mayfly import schema
 from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.jobs.ids import among
+from mayfly.jobs.settlement import Settlement, Settler
+from mayfly.jobs.totals import add_to_totals, count
 from mayfly.outcome import DONE, Kind, Outcome
 from mayfly.schema import JobTable
-from mayfly.tally import Count, Key, Sample, Tally, add, count_samples, histogram_text
+from mayfly.tally import Count, Key, Tally, add
 
-MILLISECOND = timedelta(milliseconds=1)
-
-
-class Settlement(NamedTuple):
-    """A job and what became of it. A tuple, because a fast lane makes twenty thousand a second."""
-
-    job: Job
-    outcome: Outcome
-    duration_ms: int | None = None  # None: its handler never started, or nobody saw it end
-
-
-@dataclass(frozen=True)
-class Settler:
-    """Who settles: the owner named in every WHERE, and under which cycle it is counted."""
-
-    worker_id: str
-    cycle_id: int
-    counted_as: str  # the writer of the totals: one process writes its own rows only
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -42,8 +27,51 @@ class Settled:
     tally: Tally  # everything this process has counted so far
 
 
-class _NotAllOurs(Exception):
+class NotAllOurs(Exception):
     """A statement for several jobs met one that is no longer ours."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Outcomes ready to be written: in the transaction, while others wait for its locks, nothing is computed."""
+
+    settler: Settler
+    settlements: Sequence[Settlement]
+    updates: Sequence[tuple[Update, Sequence[Settlement]]]
+    now: datetime
+    before: Tally  # what this process had counted before
+    counted: Mapping[Key, Count] | None  # None: the totals are left to a later `count_settled`
+
+    def write(self, connection: Connection) -> Settled:
+        settled: list[Settlement] = []
+        lost: list[Job] = []
+        for update_, members in self.updates:
+            result = connection.execute(update_)
+            if result.rowcount == len(members):
+                settled += members
+            elif len(members) > 1:
+                raise NotAllOurs
+            else:
+                lost.append(members[0].job)
+        if self.counted is None:
+            write_attempts(connection, self.settler.worker_id, settled, self.now)
+            return Settled(tuple(settled), tuple(lost), self.before)
+        if lost and not settled and self._was_written(connection, self.counted):
+            # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
+            return Settled(tuple(self.settlements), (), add(self.before, self.counted))
+        write_attempts(connection, self.settler.worker_id, settled, self.now)
+        counted = count(settled, self.now) if lost else self.counted
+        return Settled(tuple(settled), tuple(lost), add_to_totals(connection, self.settler, self.before, counted))
+
+    def _was_written(self, connection: Connection, counted: Mapping[Key, Count]) -> bool:
+        """The totals tell, written in the same transaction by nobody but us: they are further than we know of."""
+        c = schema.totals.c
+        ours = select(c.lane, c.type, c.outcome, c.jobs).where(
+            c.cycle_id == self.settler.cycle_id, c.worker_id == self.settler.counted_as
+        )
+        stored = {(row.lane, row.type, row.outcome): row.jobs for row in connection.execute(ours)}
+        total = add(self.before, counted)
+        return all(stored.get(key) == total[key].jobs for key in counted)
 
 
 def settle(
@@ -52,59 +80,53 @@ def settle(
     settler: Settler,
     settlements: Sequence[Settlement],
     tally: Tally,
-    count: bool = True,
+    with_totals: bool = True,
 ) -> Settled:
-    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported.
+    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported."""
+    return settle_and(database, jobs, settler, settlements, tally, _nothing_else, with_totals)[0]
 
-    With count=False the totals are left to a later `count_settled`: a commit a job is dear enough.
+
+def settle_and(
+    database: Database,
+    jobs: JobTable,
+    settler: Settler,
+    settlements: Sequence[Settlement],
+    tally: Tally,
+    work: Callable[[Connection], T],
+    with_totals: bool = True,
+) -> tuple[Settled, T]:
+    """The same, and `work` after it in the same transaction.
+
+    With with_totals=False the totals are left to a later `count_settled`: a commit a job is dear enough.
     """
     now = database.clock.now()
+
+    def run(writing: Writing) -> tuple[Settled, T]:
+        return database.run(lambda connection: (writing.write(connection), work(connection)))
+
     try:
-        return database.run(lambda c: settle_on(c, jobs, settler, settlements, now, tally, count=count))
-    except _NotAllOurs:
-        return database.run(
-            lambda c: settle_on(c, jobs, settler, settlements, now, tally, count=count, one_by_one=True)
-        )
+        return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals))
+    except NotAllOurs:
+        return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=True))
 
 
-def settle_on(
-    connection: Connection,
+def made_ready(
     jobs: JobTable,
     settler: Settler,
     settlements: Sequence[Settlement],
     now: datetime,
     tally: Tally,
     *,
-    count: bool = True,
+    with_totals: bool = True,
     one_by_one: bool = False,
-) -> Settled:
-    """The same on a transaction of the caller's."""
-    settled: list[Settlement] = []
-    lost: list[Job] = []
-    for members in [[each] for each in settlements] if one_by_one else _grouped(settlements):
-        result = connection.execute(settle_statement(jobs, settler.worker_id, members, now))
-        if result.rowcount == len(members):
-            settled += members
-        elif len(members) > 1:
-            raise _NotAllOurs
-        else:
-            lost.append(members[0].job)
-    if count and lost and not settled and _was_written(connection, settler, settlements, now, tally):
-        # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
-        return Settled(tuple(settlements), (), add(tally, _counted(settlements, now)))
-    _write_attempts(connection, settler.worker_id, settled, now)
-    counted = count_settled(connection, settler, settled, now, tally) if count else tally
-    return Settled(tuple(settled), tuple(lost), counted)
+) -> Writing:
+    groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
+    updates = [(settle_statement(jobs, settler.worker_id, members, now), members) for members in groups]
+    return Writing(settler, settlements, updates, now, tally, count(settlements, now) if with_totals else None)
 
 
-def count_settled(
-    connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime, tally: Tally
-) -> Tally:
-    """Add to what this process has counted so far, and write the new figures."""
-    now_counted = _counted(settled, now)
-    total = add(tally, now_counted)
-    write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in now_counted})
-    return total
+def _nothing_else(_connection: Connection) -> None:
+    return None
 
 
 def settle_statement(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:
@@ -158,7 +180,7 @@ def changes_for(jobs: JobTable, outcome: Outcome, duration_ms: int | None, now: 
     return changes
 
 
-def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Settlement], now: datetime) -> None:
+def write_attempts(connection: Connection, worker_id: str, settled: Sequence[Settlement], now: datetime) -> None:
     rows = [
         {
             "job_id": each.job.id,
@@ -175,54 +197,3 @@ def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Se
     ]
     if rows:
         connection.execute(insert(schema.attempts), rows)
-
-
-def _was_written(
-    connection: Connection, settler: Settler, settlements: Sequence[Settlement], now: datetime, tally: Tally
-) -> bool:
-    """The totals tell, written in the same transaction by nobody but us: they are further than we know of."""
-    c = schema.totals.c
-    ours = select(c.lane, c.type, c.outcome, c.jobs).where(
-        c.cycle_id == settler.cycle_id, c.worker_id == settler.counted_as
-    )
-    stored = {(row.lane, row.type, row.outcome): row.jobs for row in connection.execute(ours)}
-    counted = _counted(settlements, now)
-    total = add(tally, counted)
-    return all(stored.get(key) == total[key].jobs for key in counted)
-
-
-def _counted(settlements: Iterable[Settlement], now: datetime) -> dict[Key, Count]:
-    return count_samples(_sample(each, now) for each in settlements)
-
-
-def _sample(settlement: Settlement, now: datetime) -> Sample:
-    job, duration_ms = settlement.job, settlement.duration_ms
-    key = (job.lane, job.type, settlement.outcome.kind.value)
-    if duration_ms is None or job.run_at is None:
-        return key, duration_ms, None
-    waited_ms = (now - job.run_at) // MILLISECOND - duration_ms
-    return key, duration_ms, max(0, waited_ms)
-
-
-def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: Tally) -> None:
-    """Absolute figures of one writer: writing them twice changes nothing."""
-    if not tally:
-        return
-    rows = [
-        {
-            **_key_columns(key),
-            "cycle_id": cycle_id,
-            "worker_id": counted_as,
-            "jobs": count.jobs,
-            "durations": histogram_text(count.durations),
-            "waits": histogram_text(count.waits),
-        }
-        for key, count in sorted(tally.items())
-    ]
-    key = ("cycle_id", "lane", "type", "outcome", "worker_id")
-    connection.execute(dialect.upsert(connection.dialect, schema.totals, key, rows[0]), rows)
-
-
-def _key_columns(key: Key) -> dict[str, str]:
-    lane, type_name, outcome = key
-    return {"lane": lane, "type": type_name, "outcome": outcome}

@@ -14,8 +14,8 @@ from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process, this_place, this_process
 from mayfly.fleet.runners import Assignment, add_planned
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, claim
-from mayfly.jobs.settle import Settler
+from mayfly.jobs.claim import Claimant, claim, jobs_from
+from mayfly.jobs.settlement import Settler
 from mayfly.schema import JOBS
 from tests.servers import engine_names
 
@@ -40,7 +40,8 @@ def make_claimant(database: Database, worker_id: str = "worker-1", **changes: An
 def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", **changes: Any) -> list[Job]:
     """What a runner claims now."""
     claimant, now = make_claimant(database, worker_id, **changes), database.clock.now()
-    return database.run(lambda connection: claim(connection, JOBS, claimant, size, now))
+    taken = database.run(lambda connection: claim(connection, JOBS, claimant, size, now))
+    return jobs_from(taken, claimant.lane)
 
 
 def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:

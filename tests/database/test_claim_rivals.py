@@ -7,8 +7,9 @@ from sqlalchemy import text
 
 from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
-from mayfly.jobs.claim import claim, has_due
-from mayfly.jobs.settle import Settlement, settle
+from mayfly.jobs.claim import claim, has_due, jobs_from
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE
 from mayfly.schema import JOBS, jobs
 from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
@@ -39,7 +40,7 @@ def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: D
     rows = insert_rows(database, 25)
     now = database.clock.now()
     with rival.transaction() as claiming:
-        first = claim(claiming, JOBS, make_claimant(rival, "worker-2"), 10, now)
+        first = jobs_from(claim(claiming, JOBS, make_claimant(rival, "worker-2"), 10, now), "default")
 
         second = claim_jobs(database, 10)
 

@@ -69,14 +69,17 @@ def crowded(request: pytest.FixtureRequest, crowds: Callable[[str], Database]) -
 
 def test_a_claim_reads_only_what_it_takes(crowded: Database) -> None:
     """The claim index as a pure range: no sort, and no row beyond the ten."""
-    look = explained(crowded, lambda now: due_statement(JOBS, "default", NORMAL, 10, now))
+    look = explained(crowded, lambda now: due_statement(crowded.engine.dialect, JOBS, "default", NORMAL, 10, now))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
 
 def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
     """The delayed jobs are not even looked at."""
-    look = explained(crowded, lambda now: due_statement(JOBS, "default", NORMAL, 10, now - timedelta(hours=2)))
+    look = explained(
+        crowded,
+        lambda now: due_statement(crowded.engine.dialect, JOBS, "default", NORMAL, 10, now - timedelta(hours=2)),
+    )
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
 

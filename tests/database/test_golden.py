@@ -26,7 +26,8 @@ from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import NewJob, insert_job, insert_jobs
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
-from mayfly.jobs.settle import Settlement, settle
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS, totals
 from mayfly.version import require_version

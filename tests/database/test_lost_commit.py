@@ -10,7 +10,8 @@ from mayfly.app import App, use_app
 from mayfly.engine import Database
 from mayfly.errors import CommitUnknown
 from mayfly.jobs.rescue import held_jobs
-from mayfly.jobs.settle import Settlement, settle
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE, Kind, Outcome
 from mayfly.schema import JOBS, jobs
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only

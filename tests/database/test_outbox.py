@@ -1,7 +1,7 @@
 """Outcomes wait together while jobs are fast, and not at all where a handler asks for that."""
 
 from mayfly.engine import Database
-from mayfly.jobs.settle import Settlement
+from mayfly.jobs.settlement import Settlement
 from mayfly.logs import silent_log
 from mayfly.outcome import DONE
 from mayfly.schema import JOBS, totals

@@ -13,7 +13,8 @@ from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process, start_time, this_place, this_process
 from mayfly.job import Job
 from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
-from mayfly.jobs.settle import Settlement, Settler, settle
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import DONE, Outcome
 from mayfly.page import RunningJob, Seen
 from mayfly.schema import JOBS

@@ -11,7 +11,8 @@ from sqlalchemy.event import listen
 from mayfly import schema
 from mayfly.engine import Database
 from mayfly.job import Job
-from mayfly.jobs.settle import Settled, Settlement, Settler, settle
+from mayfly.jobs.settle import Settled, settle
+from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS
 from mayfly.tally import Tally

@@ -14,7 +14,7 @@ from mayfly.fleet.runners import (
     live_on_host,
     take_over,
 )
-from mayfly.jobs.settle import write_totals
+from mayfly.jobs.totals import write_totals
 from mayfly.tally import Count, Tally
 from tests.database.factories import CYCLE, insert_runner, rows_of
 from tests.factories import NOON

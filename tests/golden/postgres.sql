@@ -53,7 +53,7 @@ WHERE mayfly_jobs.lane = %(lane_6)s::VARCHAR AND mayfly_jobs.status = %(status_6
 
 -- claim
 -- 2 times:
-SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.payload, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions, mayfly_jobs.suspect, mayfly_jobs.run_at, mayfly_jobs.group_key
+SELECT mayfly_jobs.id, mayfly_jobs.suspect, mayfly_jobs.payload, mayfly_jobs.group_key, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions, mayfly_jobs.run_at AS run_at, mayfly_jobs.type
 FROM mayfly_jobs
 WHERE mayfly_jobs.lane = %(lane_1)s::VARCHAR AND mayfly_jobs.status = %(status_1)s::VARCHAR AND mayfly_jobs.priority = %(priority_1)s::SMALLINT AND mayfly_jobs.run_at <= %(run_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
  LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED;

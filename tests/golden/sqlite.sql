@@ -59,7 +59,7 @@ WHERE mayfly_jobs.lane = ? AND mayfly_jobs.status = ? AND mayfly_jobs.priority =
 -- claim
 BEGIN IMMEDIATE;
 -- 2 times:
-SELECT mayfly_jobs.id, mayfly_jobs.type, mayfly_jobs.payload, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions, mayfly_jobs.suspect, mayfly_jobs.run_at, mayfly_jobs.group_key
+SELECT mayfly_jobs.id, mayfly_jobs.suspect, mayfly_jobs.payload, mayfly_jobs.group_key, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions, mayfly_jobs.run_at AS run_at, mayfly_jobs.type
 FROM mayfly_jobs
 WHERE mayfly_jobs.lane = ? AND mayfly_jobs.status = ? AND mayfly_jobs.priority = ? AND mayfly_jobs.run_at <= ? ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
  LIMIT ? OFFSET ?;

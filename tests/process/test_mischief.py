@@ -143,7 +143,7 @@ def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
 
 
 def test_a_handler_may_use_processes(embedded: Installation) -> None:
-    """A SIGTERM for a process that it has just forked ends that one: it neither inherits our patience nor loses it."""
+    """A SIGTERM for a process it has just forked ends that one: it neither inherits our patience nor loses it."""
     terminating = embedded.enqueue("terminating")[0]
 
     cycle = embedded.dispatch()

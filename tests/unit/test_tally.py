@@ -19,7 +19,7 @@ keys: st.SearchStrategy[Key] = st.tuples(
     st.sampled_from(["default", "mail"]), st.sampled_from(["noop", "sleep"]), st.sampled_from(["done", "failed"])
 )
 samples: st.SearchStrategy[list[Sample]] = st.lists(
-    st.tuples(keys, st.none() | durations, st.none() | durations), max_size=10
+    st.tuples(keys, st.none() | durations, st.none() | durations, st.integers(1, 9)), max_size=10
 )
 histograms = st.lists(durations).map(lambda values: dict(Counter(tally.bucket(value) for value in values)))
 
@@ -49,11 +49,11 @@ def test_the_bounds_reach_from_a_millisecond_to_a_day() -> None:
 def test_samples_are_counted_by_lane_type_and_outcome() -> None:
     """Each with its own histograms; what has no duration or no wait is counted all the same."""
     counted = tally.count_samples(
-        [(NOOP_DONE, 3, 40), (NOOP_DONE, 4, 2), (NOOP_DONE, None, None), (NOOP_FAILED, 700, None)]
+        [(NOOP_DONE, 3, 40, 7), (NOOP_DONE, 4, 2, 1), (NOOP_DONE, None, None, 1), (NOOP_FAILED, 700, None, 1)]
     )
 
     assert counted == {
-        NOOP_DONE: Count(3, {5: 2}, {50: 1, 2: 1}),
+        NOOP_DONE: Count(9, {5: 8}, {50: 7, 2: 1}),
         NOOP_FAILED: Count(1, {1000: 1}, {}),
     }
 

@@ -1,26 +1,24 @@
 """Which of the rows that are due may share a claim."""
 
-from typing import Any
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Row
-from sqlalchemy.engine.result import SimpleResultMetaData
 
-from mayfly.jobs.claim import together
+from mayfly.jobs.claim import Found, jobs_from, together
 
-COLUMNS = SimpleResultMetaData(("id", "suspect", "crashes"))
+RUN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def make_row(id: int, suspect: bool = False, crashes: int = 0) -> Row[Any]:
-    """As the database gives it."""
-    values = (id, int(suspect), crashes)
-    return Row(COLUMNS, None, COLUMNS._key_to_index, values)
+def make_row(id: int, suspect: bool = False, crashes: int = 0) -> Found:
+    """As a database gives it, in the order of `due_statement`."""
+    return (id, int(suspect), "{}", None, 0, 5, 0, crashes, 0, RUN_AT, "noop")
 
 
-def ids(rows: Any) -> list[int]:
-    return [row.id for row in rows]
+def ids(rows: Sequence[Found]) -> list[int]:
+    return [row[0] for row in rows]
 
 
 rows = st.lists(st.tuples(st.booleans(), st.integers(0, 2)), max_size=12).map(
@@ -65,15 +63,15 @@ def test_nothing_due_is_nothing_taken(fresh: bool) -> None:
 
 
 @given(rows, st.booleans())
-def test_a_claim_takes_from_the_head_and_a_suspect_only_alone(due: list[Row[Any]], fresh: bool) -> None:
+def test_a_claim_takes_from_the_head_and_a_suspect_only_alone(due: list[Found], fresh: bool) -> None:
     """Nobody is passed over, and nobody shares a claim with a suspect."""
     taken = together(due, fresh)
 
     assert ids(taken) == ids(due[: len(taken)])
-    assert len(taken) <= 1 or not any(row.suspect for row in taken)
+    assert len(taken) <= 1 or not any(job.suspect for job in jobs_from(taken, "default"))
 
 
 @given(rows)
-def test_a_fresh_runner_always_finds_something(due: list[Row[Any]]) -> None:
+def test_a_fresh_runner_always_finds_something(due: list[Found]) -> None:
     """Whatever lies at the head of a lane, a new runner gets on with it."""
     assert bool(together(due, fresh=True)) == bool(due)
