@@ -1,1 +1,1 @@
-"""Benchmarks: each measures Mayfly and a yardstick alternately in one run and reports ratios."""
+"""Benchmarks: each measures Mayfly and a yardstick alternately, on servers of its own, and reports their ratio."""

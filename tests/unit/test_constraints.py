@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_all_that_the_project_requires_is_pinned() -> None:
-    """The project's own requirements, theirs and so on, with the test extra."""
-    assert required("mayfly-jobs", {"", "test"}) - pins() == set()
+    """The project's own requirements, theirs and so on, with the extras test and bench."""
+    assert required("mayfly-jobs", {"", "test", "bench"}) - pins() == set()
 
 
 def pins() -> set[str]:

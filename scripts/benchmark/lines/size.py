@@ -1,0 +1,139 @@
+"""Claims and idle cycles on a table of ten million rows, against one of ten thousand."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from statistics import median
+
+from sqlalchemy import text
+
+from mayfly.clock import monotonic
+from mayfly.jobs.claim import Claimant, claim
+from mayfly.schema import CANCELLED, DONE, JOBS, PENDING
+from scripts.benchmark.figures import Curve, Figure, Finding, alternately, at_most
+from scripts.benchmark.lab import Lab
+from scripts.benchmark.lines.idle import idle
+from scripts.benchmark.rows import Rows, insert_rows
+from scripts.benchmark.stage import Failed, Stage
+
+LARGE, SMALL = 10_000_000, 10_000
+DUE = 100
+SHARES = {DONE: 0.9, PENDING: 0.09}  # the rest is cancelled, but for those that are due
+CLAIMS_PER_RUN = 20
+IDLE_PER_RUN = 5
+GOAL = at_most(1.3)
+CHART = "size"
+PANELS = ("Claim of 100 jobs", "Idle cycle: time", "Idle cycle: CPU")
+
+
+def measure(lab: Lab) -> Iterator[Finding]:
+    """At each size both tables in turns; the figures are those of the largest."""
+    large = lab.scaled(LARGE)
+    small = min(SMALL, large // 10)
+    ratios: dict[str, list[tuple[float, float]]] = {panel: [(small, 1.0)] for panel in PANELS}
+    figures: tuple[Figure, ...] = ()
+    with lab.stage() as first, lab.stage() as second:
+        growing, reference = Table(lab, first), Table(lab, second)
+        reference.grow(small)
+        for rows in sorted({large // 100, large // 10, large} - set(range(small + 1))):
+            growing.grow(rows)
+            figures = (_claims(lab, growing, reference), *_idle(lab, growing, reference))
+            for panel, figure in zip(PANELS, figures, strict=True):
+                ratios[panel].append((rows, figure.ratio or 0))
+    yield from figures
+    for panel, points in ratios.items():
+        yield Curve(CHART, panel, lab.engine.title, tuple(points))
+
+
+@dataclass
+class Table:
+    """A table that grows; finished jobs are three days old, delayed ones due in a day, none is due."""
+
+    lab: Lab
+    stage: Stage
+    next_id: int = 1
+    counts: dict[str, int] = field(default_factory=dict)
+    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def grow(self, rows: int) -> None:
+        wanted = {status: int(rows * share) for status, share in SHARES.items()}
+        wanted[CANCELLED] = max(0, rows - sum(wanted.values()) - DUE)
+        for status, count in wanted.items():
+            self._add(status, count - self.counts.get(status, 0))
+        self.stage.rest()
+
+    def _add(self, status: str, count: int) -> None:
+        before = self.counts.get(status, 0)
+        age = timedelta(days=-1 if status == PENDING else 3)
+        rows = Rows(self.next_id, count, self.started_at - age + timedelta(milliseconds=before), status)
+
+        def said(done: int) -> None:
+            self.lab.say(f"filling {before + done:,} {status} rows")
+
+        with self.stage.connect() as connection:
+            insert_rows(connection, self.stage.engine, rows, said)
+        self.next_id = rows.next_id
+        self.counts[status] = before + count
+
+    def with_due(self) -> None:
+        with self.stage.connect() as connection:
+            rows = Rows(self.next_id, DUE, self.started_at - timedelta(minutes=1))
+            insert_rows(connection, self.stage.engine, rows)
+        self.stage.rest()
+
+    def without_due(self) -> None:
+        with self.stage.connect() as connection:
+            connection.execute(text(f"DELETE FROM mayfly_jobs WHERE id >= {self.next_id}"))
+        self.stage.rest()
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts.values()) + DUE
+
+
+def _idle(lab: Lab, growing: Table, reference: Table) -> Iterator[Figure]:
+    lab.say(f"idle cycles at {growing.rows:,} rows")
+    for table in (growing, reference):
+        idle(table.stage)
+    large, small = alternately(lambda: _idle_ms(growing), lambda: _idle_ms(reference), lab.times)
+    for number, what in enumerate(("time", "CPU")):
+        ours, theirs = tuple(each[number] for each in large), tuple(each[number] for each in small)
+        yield Figure(f"idle cycle at {_names(lab)}: {what}", "ms", ours, theirs, GOAL)
+
+
+def _idle_ms(table: Table) -> tuple[float, float]:
+    """Time and CPU, each the median of some."""
+    runs = [idle(table.stage) for _ in range(IDLE_PER_RUN)]
+    return median(each.seconds for each in runs) * 1000, median(each.cpu_seconds for each in runs) * 1000
+
+
+def _claims(lab: Lab, growing: Table, reference: Table) -> Figure:
+    lab.say(f"claims among {growing.rows:,} rows")
+    for table in (growing, reference):
+        table.with_due()
+    large, small = alternately(lambda: _claim_ms(growing.stage), lambda: _claim_ms(reference.stage), lab.times)
+    for table in (growing, reference):
+        table.without_due()
+    return Figure(f"claim {DUE} jobs among {_names(lab)}", "ms", tuple(large), tuple(small), GOAL)
+
+
+def _names(lab: Lab) -> str:
+    return f"{lab.scaled(LARGE):,} rows"
+
+
+def _claim_ms(stage: Stage) -> float:
+    """The median of some claims, each rolled back: the next one finds the same rows."""
+    database = stage.database()
+    now = database.clock.now()
+    claimant = Claimant("bench", "default", now + timedelta(minutes=1))
+    spent: list[float] = []
+    for _ in range(CLAIMS_PER_RUN):
+        with database.engine.connect() as connection:
+            started = monotonic()
+            taken = claim(connection, JOBS, claimant, DUE, now)
+            spent.append(monotonic() - started)
+            connection.rollback()
+        if len(taken) != DUE:
+            raise Failed(f"A claim of {DUE} jobs took {len(taken)}.")
+    database.close()
+    return median(spent) * 1000

@@ -1,0 +1,100 @@
+"""The yardstick: what a driver can do on the same table in a loop with nothing around it."""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from scripts.benchmark.ledger import record
+from scripts.benchmark.programs.connect import DRIVER, connect, load_driver
+
+DUE = (
+    "SELECT id, type, payload FROM mayfly_jobs WHERE lane = 'default' AND status = 'pending' AND priority = 1"
+    " AND run_at <= {now} ORDER BY run_at, id LIMIT {size}{lock}"
+)
+TAKE = (
+    "UPDATE mayfly_jobs SET status = 'processing', worker_id = '{worker}', locked_at = {now}, lease_until = {now},"
+    " attempts = attempts + 1, claims = claims + 1 WHERE id IN ({ids})"
+)
+FINISH = (
+    "UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, started_at = {now}, finished_at = {now},"
+    " duration_ms = 0 WHERE id IN ({ids}) AND worker_id = '{worker}' AND claims = 1 AND status = 'processing'"
+)
+CLOCKS = {
+    "pymysql": "UTC_TIMESTAMP(6)",
+    "psycopg": "clock_timestamp()",
+    "sqlite3": "strftime('%Y-%m-%d %H:%M:%f000')",
+}
+
+
+class Loop:
+    """Lock, update, run nothing, update; until nothing is left."""
+
+    def __init__(self, size: int, ack: str) -> None:
+        self._connection = connect()
+        self._cursor = self._connection.cursor()
+        self._is_embedded = DRIVER == "sqlite3"
+        self._ack = ack
+        self._words = {
+            "now": CLOCKS[DRIVER],
+            "worker": f"bare-{os.getpid()}",
+            "lock": "" if self._is_embedded else " FOR UPDATE SKIP LOCKED",
+            "size": size,
+        }
+
+    def run(self) -> None:
+        while ids := self._take():
+            for group in [[each] for each in ids] if self._ack == "each" else [ids]:
+                for job_id in group:
+                    record(job_id)
+                self._finish(group)
+
+    def _take(self) -> list[int]:
+        self._begin()
+        self._cursor.execute(DUE.format(**self._words))
+        ids = [row[0] for row in self._cursor.fetchall()]
+        if ids:
+            self._cursor.execute(TAKE.format(ids=",".join(map(str, ids)), **self._words))
+        self._commit()
+        return ids
+
+    def _finish(self, ids: Sequence[int]) -> None:
+        self._begin()
+        self._cursor.execute(FINISH.format(ids=",".join(map(str, ids)), **self._words))
+        self._commit()
+
+    def _begin(self) -> None:
+        if self._is_embedded:
+            self._cursor.execute("BEGIN IMMEDIATE")
+
+    def _commit(self) -> None:
+        if self._is_embedded:
+            self._cursor.execute("COMMIT")
+        else:
+            self._connection.commit()
+
+
+def in_processes(number: int, work: Callable[[], None]) -> int:
+    """How many ended badly."""
+    children = []
+    for _ in range(number):
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                work()
+                code = 0
+            finally:
+                sys.stderr.flush()
+                os._exit(code)
+        children.append(pid)
+    return sum(os.waitpid(pid, 0)[1] != 0 for pid in children)
+
+
+def main() -> None:
+    processes, size, ack = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    load_driver()  # before the fork: once for all
+    sys.exit(1 if in_processes(processes, lambda: Loop(size, ack).run()) else 0)
+
+
+if __name__ == "__main__":
+    main()
