@@ -1,12 +1,13 @@
 """The command line of the benchmarks."""
 
+import signal
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from mayfly import commandline, exits
-from scripts.benchmark.docs import COPY, write_docs
+from scripts.benchmark.docs import write_docs
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.environment import environment, warning
 from scripts.benchmark.progress import duration
@@ -91,15 +92,18 @@ def _list(session: Session) -> int:
 
 
 def _write_docs(output: Path) -> int:
-    source = output / FILE
-    records = read_records(source)
+    """Only what was measured to its end is worth a page."""
+    records = read_records(output / FILE)
     if not records:
         raise click.UsageError(f"There are no results in {output}: measure something first.")
-    write_docs(records, DOCS)
-    (DOCS / COPY).write_text(source.read_text())
+    for record in records:
+        _say_failure(record)
+    write_docs([each for each in records if each.error is None], DOCS)
     click.echo("docs/performance.md is up to date.")
     return exits.SUCCESS
 
 
 def main() -> None:
+    """Told to stop, by whatever signal, it takes its servers down."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     commandline.run(command, "scripts/bench")

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.benchmark.charts import write_charts
-from scripts.benchmark.report import markdown_table
-from scripts.benchmark.results import Record
+from scripts.benchmark.engines import ENGINES
+from scripts.benchmark.report import markdown_table, side_by_side
+from scripts.benchmark.results import Record, write_records
 
 PAGE, COPY = "performance.md", "performance.json"
 BLOCK = re.compile(
@@ -20,7 +21,9 @@ PROFILE = "profile"
 
 
 def write_docs(records: Sequence[Record], docs: Path) -> None:
+    """The page, its plots, and the results that both come from."""
     page = docs / PAGE
+    write_records(docs / COPY, records)
     charts = write_charts(docs, records, "performance-")
     page.write_text(filled(page.read_text(), records, [path.name for path in charts]))
 
@@ -41,20 +44,25 @@ def results_block(records: Sequence[Record], charts: Sequence[str]) -> str:
 
 def profile_block(records: Sequence[Record]) -> str:
     measured = [each for each in records if each.line == PROFILE]
-    return markdown_table(measured) if measured else "Nothing has been measured yet."
+    return side_by_side(measured) if measured else "Nothing has been measured yet."
 
 
 def _circumstances(records: Sequence[Record]) -> str:
     """A sentence for each machine and version that the figures come from; usually one."""
-    return "\n\n".join(dict.fromkeys(_sentence(each) for each in records))
+    sentences = dict.fromkeys(_sentence(each) for each in records)
+    servers = dict.fromkeys(
+        f"{ENGINES[each.engine].title} {each.environment['server']}" for each in records if each.environment["server"]
+    )
+    return "\n\n".join([*sentences, f"Databases: {', '.join(servers)}, with the settings they come with."])
 
 
 def _sentence(record: Record) -> str:
     facts = record.environment
     libraries = ", ".join(f"{name} {number}" for name, number in facts["libraries"].items())
     scale = "" if record.scale == 1 else f" At {record.scale:g} of the full size, so the goals are not judged."
+    runs = "one run each" if record.times == 1 else f"medians of {record.times} runs (least–greatest)"
     return (
-        f"Mayfly {facts['mayfly']}, {record.measured_at[:10]}, median of {record.times} runs (least–greatest):"
+        f"Mayfly {facts['mayfly']}, {record.measured_at[:10]}, {runs}:"
         f" {facts['cores']} cores of {facts['cpu']}, {facts['memory_gb']:g} GB, Linux {facts['kernel']},"
         f" Python {facts['python']}, {libraries}.{scale}"
     )

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import sqlite3
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +19,7 @@ def environment() -> dict[str, Any]:
     return {
         "mayfly": f"{version('mayfly-jobs')} ({_commit()})",
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in LIBRARIES} | {"sqlite": sqlite3.sqlite_version},
+        "libraries": {name: version(name) for name in LIBRARIES},
         "kernel": platform.release(),
         "cpu": _processor(),
         "cores": cores(),

@@ -24,24 +24,22 @@ class Line:
         return START_SECONDS + self.seconds[engine] * (scale if self.scales else 1) * times / USUAL_TIMES
 
 
-def _all(seconds: float) -> Mapping[str, float]:
-    return dict.fromkeys(ENGINES, seconds)
+def _on(mariadb: float, postgres: float, sqlite: float) -> Mapping[str, float]:
+    return {"mariadb": mariadb, "postgres": postgres, "sqlite": sqlite}
 
 
 LINES: dict[str, Line] = {
-    "drain": Line(
-        "1,000,000 no-op jobs, against a bare loop", drain.measure, {"mariadb": 600, "postgres": 400, "sqlite": 180}
-    ),
-    "each": Line('20,000 jobs with ack="each"', each.measure, _all(60)),
-    "async": Line("500 jobs that wait, as coroutines", waiting.measure_async, _all(15)),
-    "threads": Line("500 jobs that wait, in threads", waiting.measure_threads, _all(15)),
-    "runners": Line("twenty runners: the last one's first claim", runners.measure, _all(15), scales=False),
-    "idle": Line("CPU of a cycle with nothing to do", idle.measure, _all(15), scales=False),
-    "size": Line("claims and idle cycles at 10,000,000 rows", size.measure, _all(900)),
-    "enqueue": Line("2,000 jobs one by one", enqueue.measure_one, _all(20)),
-    "enqueue_many": Line("100,000 jobs at once", enqueue.measure_many, _all(40)),
-    "memory": Line("memory of a drain, and what is left", memory.measure, _all(60)),
-    "profile": Line("where the time of a job goes", profile.measure, _all(120)),
+    "drain": Line("1,000,000 no-op jobs, against a bare loop", drain.measure, _on(660, 400, 260)),
+    "each": Line('20,000 jobs with ack="each"', each.measure, _on(200, 130, 120)),
+    "async": Line("500 jobs that wait, as coroutines", waiting.measure_async, _on(10, 5, 4)),
+    "threads": Line("500 jobs that wait, in threads", waiting.measure_threads, _on(10, 5, 4)),
+    "runners": Line("twenty runners: the last one's first claim", runners.measure, _on(14, 12, 9), scales=False),
+    "idle": Line("CPU of a cycle with nothing to do", idle.measure, _on(6, 18, 4), scales=False),
+    "size": Line("claims and idle cycles at 10,000,000 rows", size.measure, _on(500, 200, 150)),
+    "enqueue": Line("2,000 jobs one by one", enqueue.measure_one, _on(20, 15, 8)),
+    "enqueue_many": Line("100,000 jobs at once", enqueue.measure_many, _on(30, 25, 12)),
+    "memory": Line("memory of a drain, and what is left", memory.measure, _on(80, 50, 40)),
+    "profile": Line("where the time of a job goes", profile.measure, _on(150, 100, 70)),
 }
 
 

@@ -17,8 +17,27 @@ def plain_table(records: Sequence[Record]) -> str:
 
 
 def markdown_table(records: Sequence[Record]) -> str:
-    rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(records)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return _markdown([HEADINGS, *_rows(records)])
+
+
+def side_by_side(records: Sequence[Record]) -> str:
+    """The same figures of every database in one row: Mayfly's, and the yardstick's."""
+    headings = [f"{each.engine}, {who}" for each in records for who in ("Mayfly", "bare")]
+    names = dict.fromkeys((figure.name, figure.unit) for each in records for figure in each.figures)
+    rows = [(f"{name} ({unit})", *_cells(records, name)) for name, unit in names]
+    return _markdown([("", *headings), *rows])
+
+
+def _cells(records: Sequence[Record], name: str) -> Iterator[str]:
+    for record in records:
+        found = next((each for each in record.figures if each.name == name), None)
+        yield with_spread(found.ours) if found else ""
+        yield with_spread(found.yardstick) if found else ""
+
+
+def _markdown(rows: Sequence[tuple[str, ...]]) -> str:
+    heading, *rest = rows
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heading, ("---",) * len(heading), *rest])
 
 
 def failures(records: Sequence[Record]) -> list[str]:

@@ -33,13 +33,13 @@ class Record:
         return self.error is not None or (self.judged and missed)
 
 
-def write_records(directory: Path, records: Iterable[Record]) -> None:
+def write_records(path: Path, records: Iterable[Record]) -> None:
     """In one step: whoever reads finds the old file or the new one."""
-    directory.mkdir(parents=True, exist_ok=True)
-    unfinished = directory / f"{FILE}.new"
-    listed = [_as_json(each) for each in records]
-    unfinished.write_text(json.dumps({"records": listed}, indent=1, ensure_ascii=False) + "\n")
-    unfinished.replace(directory / FILE)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    lines = ",\n".join(json.dumps(_as_json(each), ensure_ascii=False) for each in records)
+    unfinished.write_text(f'{{"records": [\n{lines}\n]}}\n')  # a line each, for diffs
+    unfinished.replace(path)
 
 
 def read_records(path: Path) -> list[Record]:

@@ -1,7 +1,7 @@
 """Measure one line after the other; a line that fails loses neither those before nor those after it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from mayfly.clock import monotonic
 from scripts.benchmark.charts import write_charts
 from scripts.benchmark.engines import ENGINES
-from scripts.benchmark.figures import Curve, Figure
+from scripts.benchmark.figures import Curve, Figure, Finding
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.progress import Bar
 from scripts.benchmark.registry import LINES, Step
@@ -51,29 +51,35 @@ class Session:
         return records
 
     def _measure(self, step: Step, lab: Lab) -> Record:
-        judged = self.scale >= FULL or not step.line.scales
-        at = datetime.now(UTC).isoformat(timespec="seconds")
-        record = Record(step.name, step.engine, self.scale, self.times, judged, at, 0.0, self.environment)
-        figures: list[Figure] = []
-        curves: list[Curve] = []
-        error, started = None, monotonic()
-        try:
-            for finding in step.line.measure(lab):
-                (figures if isinstance(finding, Figure) else curves).append(finding)  # type: ignore[arg-type]
-        except Exception as failure:  # noqa: BLE001 - whatever it is: the other lines are still worth measuring
-            error = str(failure) or type(failure).__name__
-        seconds, server = round(monotonic() - started, 1), lab.databases.used.get(step.engine, "")
-        circumstances = {**self.environment, "server": server}
-        return replace(
-            record,
-            seconds=seconds,
-            environment=circumstances,
-            figures=tuple(figures),
-            curves=tuple(curves),
+        at, started = datetime.now(UTC), monotonic()
+        findings, error = _findings(step, lab)
+        server = lab.databases.used.get(step.engine, "").removesuffix(" (private)")
+        return Record(
+            line=step.name,
+            engine=step.engine,
+            scale=self.scale,
+            times=self.times,
+            judged=self.scale >= FULL or not step.line.scales,
+            measured_at=at.isoformat(timespec="seconds"),
+            seconds=round(monotonic() - started, 1),
+            environment={**self.environment, "server": server},
+            figures=tuple(each for each in findings if isinstance(each, Figure)),
+            curves=tuple(each for each in findings if isinstance(each, Curve)),
             error=error,
         )
 
     def _keep(self, record: Record) -> None:
         kept = merged(read_records(self.output / FILE), record, ORDER)
-        write_records(self.output, kept)
+        write_records(self.output / FILE, kept)
         write_charts(self.output, kept)
+
+
+def _findings(step: Step, lab: Lab) -> tuple[list[Finding], str | None]:
+    """What a line has found, and why it found no more."""
+    findings: list[Finding] = []
+    try:
+        for each in step.line.measure(lab):
+            findings.append(each)
+    except Exception as error:  # noqa: BLE001 - whatever it is: the other lines are still worth measuring
+        return findings, str(error) or type(error).__name__
+    return findings, None

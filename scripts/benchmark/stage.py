@@ -102,7 +102,12 @@ class Stage:
             process = subprocess.Popen(  # noqa: S603 - our own programs
                 [sys.executable, *arguments], env=self._environment(settings), cwd="/", stdout=said, stderr=said
             )
-            _await(process.pid, started, watch)
+            try:
+                _await(process.pid, started, watch)
+            except BaseException:  # Ctrl-C: nothing goes on without us
+                process.terminate()
+                process.wait()
+                raise
             seconds = monotonic() - started
             _pid, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

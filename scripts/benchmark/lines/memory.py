@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from scripts.benchmark.draining import PROCESSES, refill
 from scripts.benchmark.figures import Figure, Finding, Goal
 from scripts.benchmark.lab import Lab
+from scripts.benchmark.ledger import WIDTH
 from scripts.benchmark.processes import family, proportional_memory, with_variable
 from scripts.benchmark.stage import Stage
 from scripts.benchmark.verify import check_once
@@ -27,8 +28,13 @@ def _drain(lab: Lab, stage: Stage, jobs: int) -> tuple[float, float]:
     refill(lab, stage, jobs, "nothing")
     ledgers, environment = stage.new_ledgers(jobs)
     sums = [0]
+
+    def look(_seconds: float, pid: int) -> None:
+        """The pages of the ledger are the benchmark's own."""
+        sums.append(proportional_memory(family(pid)) - ledgers.count() * WIDTH)
+
     lab.say("looking at the memory of a drain")
-    stage.dispatch(environment, lambda _seconds, pid: sums.append(proportional_memory(family(pid))))
+    stage.dispatch(environment, look)
     left = len(list(with_variable("MAYFLY_HOME", str(stage.home))))
     check_once(ledgers.ids(), range(1, jobs + 1))
     return max(sums) / MEGABYTE, float(left)

@@ -17,7 +17,7 @@ def test_the_environment_is_recorded() -> None:
     facts = environment()
 
     assert {"mayfly", "python", "libraries", "kernel", "cpu", "cores", "memory_gb", "load_at_start"} == set(facts)
-    assert {"SQLAlchemy", "PyMySQL", "psycopg", "sqlite"} == set(facts["libraries"])
+    assert {"SQLAlchemy", "PyMySQL", "psycopg"} == set(facts["libraries"])
 
 
 def test_durations_are_for_people() -> None:
