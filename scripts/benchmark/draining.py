@@ -57,6 +57,7 @@ class Course:
 
     lab: Lab
     stage: Stage
+    who: str
     jobs: int
     ledgers: Ledgers
     environment: Mapping[str, str]
@@ -77,8 +78,9 @@ class Course:
     @property
     def _watch(self) -> Watch:
         def look(seconds: float, _pid: int) -> None:
-            self.points.append((round(self.passed + seconds, 2), self.ledgers.count()))
-            self.lab.progress.tick()
+            done = self.ledgers.count()
+            self.points.append((round(self.passed + seconds, 2), done))
+            self.lab.say(f"{self.who}: {done:,} of {self.jobs:,} jobs done")
 
         return look
 
@@ -93,7 +95,7 @@ def _prepared(lab: Lab, stage: Stage, jobs: int, type_name: str, who: str) -> It
     """Fill, let the server come to rest, and afterwards hold ledgers and table against each other."""
     refill(lab, stage, jobs, type_name)
     ledgers, environment = stage.new_ledgers(jobs)
-    course = Course(lab, stage, jobs, ledgers, environment)
+    course = Course(lab, stage, who, jobs, ledgers, environment)
     server = stage.engine.server_pid(stage.databases)
     before = cpu_seconds(server)
     lab.say(f"{who} drains {jobs:,} jobs")
