@@ -1,13 +1,12 @@
 """The CPU time of a minute with nothing to do, against a script that imports the driver, connects and asks once."""
 
-from collections.abc import Callable, Iterator
-from statistics import mean
+from collections.abc import Iterator
 
 from scripts.benchmark.figures import Figure, Finding, alternately, at_most
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.stage import Failed, Spent, Stage
 
-ROUNDS = 10
+CYCLES_PER_RUN = 10
 LOOK = (
     "import {driver}; connection = {driver}.connect(**{address!r}); cursor = connection.cursor();"
     " cursor.execute('SELECT 1'); cursor.fetchone()"
@@ -21,7 +20,9 @@ def measure(lab: Lab) -> Iterator[Finding]:
         script = LOOK.format(driver=stage.engine.driver, address=dict(stage.engine.address(stage.url)))
         lab.say("idle cycles and bare scripts")
         ours, theirs = alternately(
-            lambda: _mean_ms(lambda: idle(stage)), lambda: _mean_ms(lambda: stage.run("-c", script)), lab.times
+            lambda: idle(stage).cpu_seconds * 1000,
+            lambda: stage.run("-c", script).cpu_seconds * 1000,
+            lab.times * CYCLES_PER_RUN,
         )
     yield Figure("idle cycle: CPU", "ms", tuple(ours), tuple(theirs), GOALS.get(lab.engine.name))
 
@@ -32,7 +33,3 @@ def idle(stage: Stage) -> Spent:
     if stage.value("SELECT COUNT(*) FROM mayfly_runners"):
         raise Failed("The cycle was not idle.")
     return spent
-
-
-def _mean_ms(run: Callable[[], Spent]) -> float:
-    return mean(run().cpu_seconds for _ in range(ROUNDS)) * 1000

@@ -1,9 +1,10 @@
 """Claims and idle cycles on a table of ten million rows, against one of ten thousand."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from statistics import median
+from typing import TypeVar
 
 from sqlalchemy import text
 
@@ -14,7 +15,7 @@ from scripts.benchmark.figures import Curve, Figure, Finding, alternately, at_mo
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.lines.idle import idle
 from scripts.benchmark.rows import Rows, insert_rows
-from scripts.benchmark.stage import Failed, Stage
+from scripts.benchmark.stage import Failed, Spent, Stage
 
 LARGE, SMALL = 10_000_000, 10_000
 DUE = 100
@@ -23,6 +24,7 @@ CLAIMS_PER_RUN = 20
 IDLE_PER_RUN = 5
 GOAL = at_most(1.3)
 CHART = "size"
+Found = TypeVar("Found")
 PANELS = ("Claim of 100 jobs", "Idle cycle: time", "Idle cycle: CPU")
 
 
@@ -92,48 +94,59 @@ class Table:
 
 
 def _idle(lab: Lab, growing: Table, reference: Table) -> Iterator[Figure]:
+    """Cycle by cycle in turns: what the server still does after it was filled must not hit one of them alone."""
     lab.say(f"idle cycles at {growing.rows:,} rows")
-    for table in (growing, reference):
-        idle(table.stage)
-    large, small = alternately(lambda: _idle_ms(growing), lambda: _idle_ms(reference), lab.times)
-    for number, what in enumerate(("time", "CPU")):
-        ours, theirs = tuple(each[number] for each in large), tuple(each[number] for each in small)
+    large, small = _warm(lambda: idle(growing.stage), lambda: idle(reference.stage), lab.times * IDLE_PER_RUN)
+    for what, seconds in (("time", _wall), ("CPU", _cpu)):
+        ours, theirs = (tuple(seconds(each) * 1000 for each in runs) for runs in (large, small))
         yield Figure(f"idle cycle at {_names(lab)}: {what}", "ms", ours, theirs, GOAL)
 
 
-def _idle_ms(table: Table) -> tuple[float, float]:
-    """Time and CPU, each the median of some."""
-    runs = [idle(table.stage) for _ in range(IDLE_PER_RUN)]
-    return median(each.seconds for each in runs) * 1000, median(each.cpu_seconds for each in runs) * 1000
+def _wall(spent: Spent) -> float:
+    return spent.seconds
+
+
+def _cpu(spent: Spent) -> float:
+    return spent.cpu_seconds
 
 
 def _claims(lab: Lab, growing: Table, reference: Table) -> Figure:
     lab.say(f"claims among {growing.rows:,} rows")
     for table in (growing, reference):
         table.with_due()
-    large, small = alternately(lambda: _claim_ms(growing.stage), lambda: _claim_ms(reference.stage), lab.times)
+    with _claiming(growing.stage) as among_many, _claiming(reference.stage) as among_few:
+        large, small = _warm(among_many, among_few, lab.times * CLAIMS_PER_RUN)
     for table in (growing, reference):
         table.without_due()
     return Figure(f"claim {DUE} jobs among {_names(lab)}", "ms", tuple(large), tuple(small), GOAL)
+
+
+def _warm(ours: Callable[[], Found], theirs: Callable[[], Found], times: int) -> tuple[list[Found], list[Found]]:
+    """In turns; the first of each is not counted."""
+    ours(), theirs()
+    return alternately(ours, theirs, times)
 
 
 def _names(lab: Lab) -> str:
     return f"{lab.scaled(LARGE):,} rows"
 
 
-def _claim_ms(stage: Stage) -> float:
-    """The median of some claims, each rolled back: the next one finds the same rows."""
+@contextmanager
+def _claiming(stage: Stage) -> Iterator[Callable[[], float]]:
+    """Milliseconds of a claim, which is rolled back: the next one finds the same rows."""
     database = stage.database()
     now = database.clock.now()
     claimant = Claimant("bench", "default", now + timedelta(minutes=1))
-    spent: list[float] = []
-    for _ in range(CLAIMS_PER_RUN):
+
+    def claim_once() -> float:
         with database.engine.connect() as connection:
             started = monotonic()
             taken = claim(connection, JOBS, claimant, DUE, now)
-            spent.append(monotonic() - started)
+            seconds = monotonic() - started
             connection.rollback()
         if len(taken) != DUE:
             raise Failed(f"A claim of {DUE} jobs took {len(taken)}.")
+        return seconds * 1000
+
+    yield claim_once
     database.close()
-    return median(spent) * 1000
