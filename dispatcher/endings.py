@@ -83,17 +83,18 @@ def judge(job: Job, exit_: Exit, window_seconds: float, chances: Chances) -> tup
     if ending_of(exit_) is Ending.TIMEOUT:
         interruption = Interruption(ran, window_seconds, running.timeout)
         return verdict.after_interruption(job, interruption, chances), round(ran * 1000)
-    return verdict.after_crash(job, reason_of(exit_), chances), round(ran * 1000)
+    suspects = len(exit_.seen.running)
+    return verdict.after_crash_among(suspects, job, reason_of(exit_), chances), round(ran * 1000)
 
 
 def judge_lost(job: Job, held: int, seen: Seen | None, chances: Chances) -> tuple[Outcome, int | None]:
-    """A runner whose end nobody saw: its page, if it is still there, tells which job was running."""
+    """A runner whose end nobody saw: its page, if it is still there, tells which jobs were running."""
     reason = "the runner disappeared (its dispatcher or host died)"
     if seen is None:
-        return verdict.after_unseen_death(job, held, reason, chances), None
+        return verdict.after_crash_among(held, job, reason, chances), None
     if seen.running_job(job.id) is None:
         return RELEASED, None
-    return verdict.after_crash(job, reason, chances), None
+    return verdict.after_crash_among(len(seen.running), job, reason, chances), None
 
 
 def _signal_name(number: int) -> str:

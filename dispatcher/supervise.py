@@ -127,7 +127,7 @@ class Supervisor:
 
     def _enforce_on(self, child: Child, now: float) -> None:
         worker_id = child.assignment.worker_id
-        hard_deadline = child.page.read().hard_deadline
+        hard_deadline = child.page.hard_deadline
         if hard_deadline and now > hard_deadline + OVERDUE_SECONDS:
             self._log.say(events.worker_overdue(worker_id))
             self._kill(child, KilledFor.TIME)

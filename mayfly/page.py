@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mayfly.errors import StateDirUnsafe
 
-SIZE = 4096
-_HEADER = struct.Struct("=4s4xdQQQ")  # magic, hard deadline, done, failed, busy microseconds
+SIZE = 6 * 4096
+_HEADER = struct.Struct("=4s4xdQQQQ")  # magic, hard deadline, done, failed, busy microseconds, slots ever used
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
@@ -64,7 +64,7 @@ class Page:
         self._views = (self._integers, self._reals, bytes_)
         self._free = list(reversed(range(SLOTS)))
         self._slots: dict[int, tuple[int, float]] = {}  # of each running job: where it stands, and when it started
-        self._done = self._failed = 0
+        self._done = self._failed = self._used = 0
         self._busy = 0.0
         self._memory[len(_MAGIC) :] = bytes(SIZE - len(_MAGIC))
         self._memory[: len(_MAGIC)] = _MAGIC
@@ -73,6 +73,9 @@ class Page:
         """The id last: never is a job named that is not described, nor one hidden whose handler runs."""
         slot = self._free.pop()
         self._slots[job_id] = slot, now
+        if slot >= self._used:
+            self._used = slot + 1
+            self._integers[5] = self._used
         place = _FIRST_SLOT + slot * _WORDS_A_SLOT
         self._reals[place + 1] = now
         self._reals[place + 2] = timeout or 0.0
@@ -91,8 +94,18 @@ class Page:
             self._integers[3] = self._failed
         self._integers[4] = int(self._busy * 1e6)
 
+    def acquit(self) -> None:
+        """Whatever ends this process now, no running job is to blame for it."""
+        for slot, _started in self._slots.values():
+            self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = NOBODY
+
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
+
+    @property
+    def hard_deadline(self) -> float:
+        """Alone, because the dispatcher looks at it four times a second."""
+        return self._reals[1]
 
     def read(self) -> Seen:
         return _parse(self._memory[:])
@@ -113,7 +126,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, hard_deadline, done, failed, busy = _HEADER.unpack_from(content)
-    slots = (_SLOT.unpack_from(content, _HEADER.size + each * _SLOT.size) for each in range(SLOTS))
+    _magic, hard_deadline, done, failed, busy, used = _HEADER.unpack_from(content)
+    slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
     return Seen(running, hard_deadline, done, failed, busy / 1000)

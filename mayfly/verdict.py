@@ -101,9 +101,9 @@ def after_crash(job: Job, reason: str, chances: Chances) -> Outcome:
     )
 
 
-def after_unseen_death(job: Job, held: int, reason: str, chances: Chances) -> Outcome:
-    """The runner died and left no page: of several jobs any may be the culprit, a single one surely was running."""
-    if held == 1:
+def after_crash_among(suspects: int, job: Job, reason: str, chances: Chances) -> Outcome:
+    """Of several that may have been running any can be the culprit: each is run again alone, accused of nothing."""
+    if suspects == 1:
         return after_crash(job, reason, chances)
     return Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
 

@@ -101,6 +101,30 @@ def test_what_was_written_is_read_after_death(
     assert seen == Seen(tuple(RunningJob(job_id, *facts) for job_id, facts in running.items()), deadline)
 
 
+def test_the_hard_deadline_can_be_read_alone(path: Path) -> None:
+    """The dispatcher looks at it four times a second."""
+    page = Page(path)
+    page.expect_end_by(152.0)
+
+    assert page.hard_deadline == page.read().hard_deadline == 152.0
+
+
+def test_a_page_has_room_for_the_largest_concurrency() -> None:
+    """CONCURRENCY ends at 1000."""
+    assert SLOTS >= 1000
+
+
+def test_an_acquitted_page_blames_nobody(path: Path) -> None:
+    """Its runner ends for another reason; what it had done before still counts."""
+    page = Page(path)
+    for job_id in (6, 7, 8):
+        page.start(job_id, 100.0, None)
+    page.finish(6, 101.0, succeeded=True)
+    page.acquit()
+
+    assert page.read() == Seen(done=1, busy_ms=1000.0)
+
+
 def test_two_views_of_a_page_are_one(path: Path) -> None:
     """What the runner writes, the dispatcher sees at once."""
     watching, writing = Page(path), Page(path)

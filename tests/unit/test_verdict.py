@@ -242,12 +242,12 @@ def test_an_unseen_death_over_a_single_job_is_its_crash() -> None:
     """A runner that held one job was running it."""
     job = make_job()
 
-    assert verdict.after_unseen_death(job, 1, "gone", CHANCES) == verdict.after_crash(job, "gone", CHANCES)
+    assert verdict.after_crash_among(1, job, "gone", CHANCES) == verdict.after_crash(job, "gone", CHANCES)
 
 
 @pytest.mark.parametrize("held", [2, 1000])
 def test_an_unseen_death_over_many_jobs_makes_suspects(held: int) -> None:
     """Any of them may be the culprit: each goes back unspent, to be claimed alone, and none is blamed yet."""
-    outcome = verdict.after_unseen_death(make_job(crashes=2), held, "gone", CHANCES)
+    outcome = verdict.after_crash_among(held, make_job(crashes=2), "gone", CHANCES)
 
     assert outcome == Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of, would_end_again
 from mayfly import exits, verdict
 from mayfly.backoff import Backoff
-from mayfly.outcome import RELEASED, Kind
+from mayfly.outcome import RELEASED, Kind, Outcome
 from mayfly.page import RunningJob, Seen
 from mayfly.verdict import Chances, Interruption
 from tests.factories import NOON, make_job
@@ -238,6 +238,35 @@ def test_without_a_page_the_number_held_decides(held: int) -> None:
     job = make_job()
 
     assert judge_lost(job, held, None, CHANCES) == (
-        verdict.after_unseen_death(job, held, DISAPPEARED, CHANCES),
+        verdict.after_crash_among(held, job, DISAPPEARED, CHANCES),
         None,
     )
+
+
+# --- several at once --------------------------------------------------------------------------------------
+
+SEVERAL = Seen((RunningJob(RUNNING, ENDED - 12.0, 10.0), RunningJob(8, ENDED - 1.0, None)), hard_deadline=ENDED + 30)
+
+
+@pytest.mark.parametrize("killed_for", [None, KilledFor.MEMORY])
+def test_a_crash_over_several_jobs_accuses_none_of_them(killed_for: KilledFor | None) -> None:
+    """Any may be the culprit: each is run again alone, nothing is spent; the third crash of one is still to come."""
+    exit_ = make_exit(-signal.SIGKILL, SEVERAL, killed_for=killed_for)
+    outcome, duration_ms = judge(make_job(id=RUNNING, crashes=2), exit_, WINDOW, CHANCES)
+
+    assert outcome == Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
+    assert duration_ms == 12_000
+    assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CHANCES)[0] == outcome
+
+
+def test_whoever_was_not_among_several_is_no_suspect() -> None:
+    """It had not begun, or had ended."""
+    assert judge(make_job(id=9), make_exit(-signal.SIGKILL, SEVERAL), WINDOW, CHANCES) == (RELEASED, None)
+
+
+def test_a_timeout_over_several_jobs_judges_each_by_its_own_limit() -> None:
+    """The one that was past it has timed out, the other comes again."""
+    exit_ = make_exit(-signal.SIGKILL, SEVERAL, killed_for=KilledFor.TIME)
+    kinds = [judge(make_job(id=each), exit_, WINDOW, CHANCES)[0].kind for each in (RUNNING, 8)]
+
+    assert kinds == [Kind.TIMED_OUT, Kind.RELEASED]
