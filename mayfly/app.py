@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
@@ -33,12 +34,14 @@ class App:
         self.door = Door(settings.payload_limit, settings.max_attempts)
         self._database = database
         self._registry = registry
+        self._opening = Lock()
 
     @property
     def database(self) -> Database:
-        if self._database is None:
-            self._database = open_database(self.settings, connections=PRODUCER_CONNECTIONS)
-        return self._database
+        with self._opening:  # two threads that come first at the same time share what one of them opens
+            if self._database is None:
+                self._database = open_database(self.settings, connections=PRODUCER_CONNECTIONS)
+            return self._database
 
     @property
     def registry(self) -> Registry:
@@ -51,15 +54,13 @@ _apps: dict[int, App] = {}
 
 
 def current_app() -> App:
-    """One a process: what was opened before a fork is not used after it."""
-    if os.getpid() not in _apps:
-        use_app(App(load_settings()))
-    return _apps[os.getpid()]
+    """One a process, whichever thread asks first: what was opened before a fork is not used after it."""
+    app = _apps.get(os.getpid())
+    return _apps.setdefault(os.getpid(), App(load_settings())) if app is None else app
 
 
 def use_app(app: App) -> None:
-    """A runner lets handlers enqueue through its own single connection."""
-    _apps.clear()
+    """A runner lets handlers enqueue through what it has opened."""
     _apps[os.getpid()] = app
 
 

@@ -170,6 +170,21 @@ class BadHandler(HandlerError):
         super().__init__(f"The handler for {type_name} ({where}) {reason}.")
 
 
+class TransactionOnTheLoop(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "job.transaction() would hold up every other job on the event loop. Make the handler a plain function "
+            "with threads=, or write on a connection of your own in asyncio.to_thread()."
+        )
+
+
+class NeverAwaited(HandlerError):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"{where} returned something to await, and nobody does: declare the handler itself as `async def`."
+        )
+
+
 # --- the fleet --------------------------------------------------------------------------------------------
 
 

@@ -237,6 +237,11 @@ def guard_interrupted(job_id: int, type_name: str, seconds: float) -> Event:
     return _said("guard_interrupted", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)
 
 
+def job_left_behind(job_id: int, type_name: str, seconds: float) -> Event:
+    text = f"Job {job_id} ({type_name}) cannot be interrupted after {seconds:.1f} s: this worker leaves it and ends"
+    return _said("job_left_behind", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)
+
+
 def worker_stopping(signal_name: str) -> Event:
     text = f"Received {signal_name}: claiming nothing more"
     return _said("worker_stopping", text, Level.WARNING, signal=signal_name)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from importlib.metadata import entry_points
 from types import SimpleNamespace
 from typing import Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
@@ -16,6 +17,7 @@ from mayfly.errors import BadHandler, DuplicateHandler
 from mayfly.schema import NAME_LENGTH
 
 ENTRY_POINTS = "mayfly.handlers"
+MOST_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -42,10 +44,17 @@ class Handler:
     takes_payload: bool = False
     model: Model | None = None
     ack: str = "batch"  # "each": its outcome is committed before the next job starts
+    is_async: bool = False
+    threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
 
     @property
     def where(self) -> str:
         return f"{self.function.__module__}.{self.function.__qualname__}"
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether its jobs run side by side; the others have the runner to themselves, one after the other."""
+        return self.is_async or self.threads is not None
 
     def backoff(self, usual: Backoff) -> Backoff:
         return Backoff(
@@ -61,6 +70,11 @@ class Registry:
 
     def get(self, type_name: str) -> Handler | None:
         return self.handlers.get(type_name)
+
+    @cached_property
+    def concurrent(self) -> frozenset[str]:
+        """The types whose jobs run side by side."""
+        return frozenset(name for name, each in self.handlers.items() if each.is_concurrent)
 
     def nearest(self, type_name: str) -> str | None:
         return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)
@@ -78,17 +92,20 @@ def handler(
     backoff_base: float | None = None,
     backoff_cap: float | None = None,
     ack: Literal["batch", "each"] = "batch",
+    threads: int | None = None,
 ) -> Callable[[Function], Function]:
     """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
 
     With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
+    Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in so many threads.
     """
 
     def declare(function: Function) -> Function:
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
-            type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack
-        )
+            type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack,
+            inspect.iscoroutinefunction(function), threads,
+        )  # fmt: skip
         _check(declared)
         known = _declared.get(type_name)
         if known is not None and known.where != declared.where:
@@ -126,8 +143,11 @@ def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bo
     def refuse(reason: str) -> NoReturn:
         raise BadHandler(type_name, f"{function.__module__}.{function.__qualname__}", reason)
 
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
-        refuse("must be a plain function: nobody would await or iterate what it returns")
+    if not hasattr(function, "__qualname__"):  # a functools.partial, or an object with __call__
+        raise BadHandler(type_name, repr(function), "must be a function: write a `def` that calls it")
+
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        refuse("must not be a generator: nobody would iterate over what it yields")
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) not in (1, 2) or any(each.kind is each.KEYWORD_ONLY for each in parameters):
         refuse("must take (job) or (job, payload)")
@@ -157,6 +177,11 @@ def _check(declared: Handler) -> None:
         refuse(f"has max_attempts={declared.max_attempts}; it must be 1 or more")
     if declared.ack not in ("batch", "each"):
         refuse(f"has ack={declared.ack!r}; it must be 'batch' or 'each'")
+    if declared.threads is not None:
+        if declared.is_async:
+            refuse("is an `async def`, which needs no threads=: its jobs share an event loop")
+        if type(declared.threads) is not int or not 1 <= declared.threads <= MOST_THREADS:
+            refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MOST_THREADS}")
     if declared.timeout is not None and declared.timeout <= 0:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
     if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):

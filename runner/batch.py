@@ -26,7 +26,16 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
     given_back: int = 0
     guard_interrupted: bool = False
+    left_behind: bool = False  # a job that could not be interrupted still runs in this process
     met_unknown: bool = False
+
+    def add(self, other: "Report") -> None:
+        """What the rest of the same claim showed."""
+        self.outcomes += other.outcomes
+        self.given_back += other.given_back
+        self.guard_interrupted |= other.guard_interrupted
+        self.left_behind |= other.left_behind
+        self.met_unknown |= other.met_unknown
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class BatchRunner:
         remaining = iter(batch)
         for job in remaining:
             if not self.guard.may_start:
-                self._give_back([job, *remaining], report)
+                self.give_back([job, *remaining], report)
                 break
             self._run_one(job, report)
         self.log.say(events.batch_completed(report.outcomes))
@@ -56,9 +65,13 @@ class BatchRunner:
             return
         report.outcomes[ran.outcome.kind] += 1
         if ran.outcome is not DONE:
-            report.guard_interrupted |= ran.cause is Cause.GUARD
-            report.met_unknown |= ran.unknown
-            self._tell(job, ran)
+            self.note(job, ran, report)
+
+    def note(self, job: Job, ran: Ran, report: Report) -> None:
+        """What is not plainly done is remembered, and told if it is worth a line."""
+        report.guard_interrupted |= ran.cause is Cause.GUARD
+        report.met_unknown |= ran.unknown
+        self._tell(job, ran)
 
     def _settle(self, job: Job, ran: Ran) -> Ran | None:
         """What became of the job at last; None if it is no longer ours."""
@@ -80,7 +93,7 @@ class BatchRunner:
             return self._settle(job, self.invoker.failed(job, error)._replace(duration_ms=ran.duration_ms))
         return ran
 
-    def _give_back(self, jobs: Iterable[Job], report: Report) -> None:
+    def give_back(self, jobs: Iterable[Job], report: Report) -> None:
         for job in jobs:
             self.outbox.add(Settlement(job, RELEASED))
             report.outcomes[RELEASED.kind] += 1

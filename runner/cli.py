@@ -83,4 +83,10 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
 
 
 def main() -> None:
-    commandline.run(command, "python -m runner")
+    """Ends as a forked runner does: whoever is still blocked in a thread is not waited for."""
+    try:
+        commandline.run(command, "python -m runner")
+    except SystemExit as end:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else exits.ERROR)

@@ -14,12 +14,15 @@ HARD_SECONDS = 2.0  # between the exception and the end from C: time for a handl
 TERM_PATIENCE_SECONDS = 30.0
 REPEAT_SECONDS = 0.5  # a handler that swallows the exception gets another
 STOPS = (signal.SIGTERM, signal.SIGINT)
+SETTLE_SECONDS = 1.0  # for the main thread to write that a job beside it could not be ended
+STEP_SECONDS = 0.5  # the last resort moves back in steps: each costs a thread of C
 
 
 class Cause(StrEnum):
     TIMEOUT = "timeout"  # the job's own
     GUARD = "guard"  # the runner's window ends
     STOP = "stop"  # somebody asked the runner to end
+    STUCK = "stuck"  # another job blocks the event loop that it runs on
 
 
 class Guard:
@@ -29,6 +32,7 @@ class Guard:
         self._guard_at = deadline
         self._stop_at: float | None = None
         self._timeout_at: float | None = None
+        self._ends_by = 0.0  # the last resort
         self._page = page
         self._watching = False
         self.stopped_by: str | None = None  # the signal that asked us to end
@@ -51,10 +55,19 @@ class Guard:
         return monotonic() >= self._guard_at
 
     @property
+    def ends_at(self) -> float:
+        """When whatever still runs is interrupted."""
+        return self._guard_at if self._stop_at is None else min(self._guard_at, self._stop_at)
+
+    @property
     def cause(self) -> Cause:
-        """Why the last interruption came: what was due first, with the job's own limit before ours."""
+        """Why the last interruption came."""
+        return self.cause_of(self._timeout_at)
+
+    def cause_of(self, limit: float | None) -> Cause:
+        """Why a job is interrupted now: what was due first, with the job's own limit before ours."""
         now = monotonic()
-        if self._timeout_at is not None and now >= self._timeout_at:
+        if limit is not None and now >= limit:
             return Cause.TIMEOUT
         return Cause.GUARD if now >= self._guard_at else Cause.STOP
 
@@ -76,14 +89,27 @@ class Guard:
             self._timeout_at = None
             self._arm()
 
+    def watch_beside(self, first_limit: float) -> None:
+        """Jobs run beside the main thread, which ends them itself; the last resort is for when that is stuck."""
+        needed = min(first_limit, self.ends_at) + HARD_SECONDS + SETTLE_SECONDS
+        if not 0 <= needed - self._ends_by < STEP_SECONDS:
+            self._end_by(needed)
+
+    def relax_beside(self) -> None:
+        """Nothing runs beside the main thread any more."""
+        self._arm()
+
     def _arm(self) -> None:
         """One timer and one last resort, both for whatever is due first."""
-        due = [at for at in (self._guard_at, self._stop_at, self._timeout_at) if at is not None]
-        left = max(0.001, min(due) - monotonic())
-        signal.setitimer(signal.ITIMER_REAL, left, REPEAT_SECONDS)
-        # Runs in a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals.
-        faulthandler.dump_traceback_later(left + HARD_SECONDS, exit=True, file=2)
-        self._page.expect_end_by(min(due) + HARD_SECONDS)
+        due = self.ends_at if self._timeout_at is None else min(self.ends_at, self._timeout_at)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), REPEAT_SECONDS)
+        self._end_by(due + HARD_SECONDS)
+
+    def _end_by(self, at: float) -> None:
+        """By a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals."""
+        faulthandler.dump_traceback_later(max(0.001, at - monotonic()), exit=True, file=2)
+        self._page.expect_end_by(at)
+        self._ends_by = at
 
     def _forget(self) -> None:
         """What a handler forks is not the runner: a signal that should end it must end it, and touch no page."""

@@ -12,7 +12,7 @@ from mayfly import jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
-from mayfly.errors import DatabaseError, Interrupted
+from mayfly.errors import DatabaseError, Interrupted, NeverAwaited
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
@@ -95,16 +95,16 @@ class Invoker:
         try:
             try:
                 self.guard.watch(handler.timeout)
-                result = handler.function(*_arguments(handler, job))
+                result = handler.function(*arguments(handler, job))
             finally:  # at once, whatever happened: an alarm that comes later must not hit ourselves
                 self.guard.rest()
-            ran = RETURNED if result is None else _returned(result)
+            ran = RETURNED if result is None else returned(handler, result)
         except Interrupted as interrupted:
             self._undo(interrupted)
-            ran = self._interrupted(handler, job, monotonic() - started)
+            ran = self.interrupted(handler, job, monotonic() - started, self.guard.cause)
         except Steer as steer:
             self._undo(steer)
-            ran = Ran(self._steered(job, steer, handler))
+            ran = self.steered(handler, job, steer)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
             ran = self.failed(job, error)
         finally:
@@ -119,16 +119,15 @@ class Invoker:
         chances = self._chances(self.registry.get(job.type))
         return Ran(verdict.after_failure(job, Failure.from_error(error), chances))
 
-    def _interrupted(self, handler: Handler, job: Job, ran_seconds: float) -> Ran:
-        cause = self.guard.cause
+    def interrupted(self, handler: Handler, job: Job, ran_seconds: float, cause: Cause) -> Ran:
         if cause is Cause.STOP:
             return Ran(RELEASED, cause=cause)
         interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
         return Ran(verdict.after_interruption(job, interruption, self._chances(handler)), cause=cause)
 
-    def _steered(self, job: Job, steer: Steer, handler: Handler) -> Outcome:
+    def steered(self, handler: Handler, job: Job, steer: Steer) -> Ran:
         failure = Failure.from_reason(str(steer) or type(steer).__name__)
-        return verdict.after_steer(job, steer, failure, self._chances(handler))
+        return Ran(verdict.after_steer(job, steer, failure, self._chances(handler)))
 
     def _unknown(self, job: Job) -> Ran:
         """While a module is broken nobody knows whether the handler is in it: the job must not pay for that."""
@@ -148,7 +147,7 @@ class Invoker:
         return Chances(self.database.clock.now(), backoff, self.dice())
 
 
-def _arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
+def arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
     if not handler.takes_payload:
         return (job,)
     try:
@@ -158,11 +157,13 @@ def _arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
         raise Dead(f"the payload does not fit {handler.where}: {describe_misfit(error)}") from error
 
 
-def _returned(result: object) -> Ran:
+def returned(handler: Handler, result: object) -> Ran:
     """The result as JSON. One that cannot be kept is dropped with a note: the work has been done all the same."""
     try:
         text = jsontext.encode(result)
     except (TypeError, ValueError, RecursionError) as error:
+        if hasattr(result, "__await__"):  # a wrapper around an `async def`: the work has not even begun
+            raise NeverAwaited(handler.where) from None
         return _without_result(f"it is no JSON ({error})")
     if len(text.encode()) > RESULT_LIMIT:
         return _without_result(f"it has {len(text.encode()):,} bytes, {RESULT_LIMIT:,} are kept")

@@ -1,33 +1,29 @@
 """The life of a runner, from its first breath to its exit code."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable
 
 from mayfly import events, exits, opening
-from mayfly.app import App, use_app
+from mayfly.app import use_app
 from mayfly.backoff import Backoff
-from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
-from mayfly.fleet.place import this_process
-from mayfly.fleet.runners import Assignment, beat, take_over
+from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, Found, claim, has_due, jobs_from
 from mayfly.jobs.settlement import Settler
 from mayfly.logs import Log
 from mayfly.page import Page
 from mayfly.registry import Registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings
-from runner.batch import BatchRunner
+from runner.batch import BatchRunner, Report
+from runner.claims import Claims
+from runner.connections import RunnerApp
 from runner.guard import Guard
 from runner.invoke import Invoker, JobTransaction
 from runner.outbox import Outbox
-from runner.pace import next_claim
 
-BEAT_SECONDS = 10.0
-EMPTY_TRIES = 4
-EMPTY_PAUSE_SECONDS = 0.01
+Work = Callable[[list[Job]], Report]
 
 
 def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> int:
@@ -47,12 +43,14 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> in
 
 
 def _work(assignment: Assignment, settings: Settings, database: Database, guard: Guard, page: Page, log: Log) -> int:
+    lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
     outbox = Outbox(database, JOBS, settler, log)
-    claims = Claims(database, outbox, assignment, settings.lane(assignment.lane).batch_size)
+    claims = Claims(database, outbox, assignment, lane.batch_size)
     claims.take_over()
     registry = _load_handlers(settings, log)
-    use_app(App(settings, database, registry))
+    app = RunnerApp(settings, database, registry, most=lane.concurrency)
+    use_app(app)
     invoker = Invoker(
         registry=registry,
         database=database,
@@ -63,20 +61,36 @@ def _work(assignment: Assignment, settings: Settings, database: Database, guard:
         window_seconds=assignment.window_seconds,
         dice=random.random,
     )
-    code = _drain(claims, BatchRunner(invoker, outbox, guard, log), guard, log)
-    outbox.flush()
-    return code
+    batches = BatchRunner(invoker, outbox, guard, log)
+    try:
+        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log)
+        outbox.flush()
+        return code
+    finally:
+        app.close()
 
 
-def _drain(claims: "Claims", batches: BatchRunner, guard: Guard, log: Log) -> int:
+def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int) -> Work:
+    """One job after the other, unless there are handlers whose jobs run side by side."""
+    if not batches.invoker.registry.concurrent:
+        return batches.run
+    from runner.crew import Crew  # most runners do without
+    from runner.runs import Runs
+
+    invoker = batches.invoker
+    runs = Runs(invoker.registry, invoker.page, limit, app.beside, batches.outbox.settle_beside)
+    return Crew(batches, claims, runs).run
+
+
+def _drain(claims: Claims, work: Work, guard: Guard, log: Log) -> int:
     given_back = 0
     while guard.may_start:
         batch = claims.next()
         if not batch:
             return exits.SUCCESS
-        report = batches.run(batch)
+        report = work(batch)
         given_back += report.given_back
-        if report.guard_interrupted:
+        if report.guard_interrupted or report.left_behind:
             return exits.TIMEOUT
         if report.met_unknown:
             return exits.ERROR
@@ -94,57 +108,3 @@ def _load_handlers(settings: Settings, log: Log) -> Registry:
     for module, reason in registry.failures.items():
         log.say(events.handler_module_failed(module, reason))
     return registry
-
-
-class Claims:
-    """The claims of one runner: each as large as the last one's speed allows."""
-
-    def __init__(self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int) -> None:
-        self._database = database
-        self._outbox = outbox
-        self._assignment = assignment
-        self._size = batch_size
-        self._last: list[Job] = []
-        self._claimed_at = self._beaten_at = monotonic()
-
-    def take_over(self) -> None:
-        """From now on this process, not its planner, stands behind the runner's row."""
-        now = self._database.clock.now()
-        worker_id = self._assignment.worker_id
-        self._database.run(lambda connection: take_over(connection, worker_id, this_process(), now))
-
-    def next(self) -> list[Job]:
-        if self._last:
-            self._size = next_claim(self._size, len(self._last), monotonic() - self._claimed_at)
-        claimant = Claimant(
-            self._assignment.worker_id,
-            self._assignment.lane,
-            self._assignment.lease_until,
-            fresh=not self._last,
-        )
-        batch = self._claim(claimant)
-        self._last = batch or self._last
-        self._claimed_at = monotonic()
-        self._beat()
-        return batch
-
-    def _claim(self, claimant: Claimant) -> list[Job]:
-        """In one transaction with what the last batch has left to settle: one commit for both.
-
-        An empty answer is believed when a look without locks confirms it, or after a few tries.
-        """
-        now = self._database.clock.now()
-        taken: Sequence[Found] = ()
-        for tries in range(EMPTY_TRIES):
-            taken = self._outbox.flush_and(lambda connection: claim(connection, JOBS, claimant, self._size, now))
-            if taken or not self._database.read(lambda connection: has_due(connection, JOBS, claimant.lane, now)):
-                break
-            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
-        return jobs_from(taken, claimant.lane)
-
-    def _beat(self) -> None:
-        if self._claimed_at - self._beaten_at < BEAT_SECONDS:
-            return
-        self._beaten_at = self._claimed_at
-        now = self._database.clock.now()
-        self._database.run(lambda connection: beat(connection, self._assignment.worker_id, now))

@@ -89,16 +89,27 @@ class Outbox:
 
     def settle_in(self, transaction: JobTransaction, settlement: Settlement) -> None:
         """Settle a job in the transaction its handler opened, and commit both."""
+        self.tally = self._commit(transaction, settlement, count=True).tally
+        self._learn(settlement)
+
+    def settle_beside(self, transaction: JobTransaction, settlement: Settlement) -> None:
+        """The same in another thread, where nothing of ours may be changed; `count_later` follows in the main one."""
+        self._commit(transaction, settlement, count=False)
+
+    def count_later(self, settlement: Settlement) -> None:
+        self._uncounted.append(settlement)
+
+    def _commit(self, transaction: JobTransaction, settlement: Settlement, count: bool) -> Settled:
         assert transaction.connection is not None
         now = self._database.clock.now()
-        settled = made_ready(self._jobs, self._settler, [settlement], now, self.tally).write(transaction.connection)
+        ready = made_ready(self._jobs, self._settler, [settlement], now, self.tally, with_totals=count)
+        settled = ready.write(transaction.connection)
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.undo(lost)
             raise lost
         transaction.commit()
-        self.tally = settled.tally
-        self._learn(settlement)
+        return settled
 
     def _learn(self, settlement: Settlement) -> None:
         if settlement.duration_ms is not None:

@@ -46,6 +46,7 @@ class LaneSettings(BaseModel):
     batch_size: LaneCount = None
     max_workers: LaneCount = None
     min_workers: LaneCount = None
+    concurrency: LaneCount = None
     rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0  # smaller is served first
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None  # its lanes share one cap
     external: Annotated[bool, Field(description="true or false")] = False  # never dispatched
@@ -59,6 +60,7 @@ class ResolvedLane:
     batch_size: int
     max_workers: int
     min_workers: int
+    concurrency: int
     rank: int
     pool: str | None
     external: bool
@@ -80,6 +82,7 @@ class Settings(BaseSettings):
     batch_size: Count = 5
     max_workers: Count = 5
     min_workers: Annotated[Count, Field(description="a whole number from 1 to MAX_WORKERS")] = 1
+    concurrency: Count = 100
     host_max_workers: Annotated[int, whole(1, 10_000), NUMBER] = 32
     worker_timeout: Annotated[
         Real,
@@ -118,6 +121,7 @@ class Settings(BaseSettings):
             batch_size=own.batch_size or self.batch_size,
             max_workers=own.max_workers or self.max_workers,
             min_workers=own.min_workers or self.min_workers,
+            concurrency=own.concurrency or self.concurrency,
             rank=own.rank,
             pool=own.pool,
             external=own.external,

@@ -128,6 +128,14 @@ def test_to_declare_a_handler_needs_no_driver() -> None:
     assert not loaded & {"pymysql", "psycopg", "alembic", "pydantic_settings"}
 
 
+def test_a_runner_of_plain_functions_loads_no_more_than_they_need() -> None:
+    """The event loop, threads and what keeps them in order are for handlers that ask for them."""
+    script = "import sys, runner.cli\nprint(*(name for name in sys.modules if name.startswith('runner')))"
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert not {f"runner.{each}" for each in ("crew", "runs", "loop", "threads", "mailbox")} & set(run.stdout.split())
+
+
 def test_everything_in_the_shop_window_is_there() -> None:
     """What is shown can be had, and a name that is not says so."""
     assert all(getattr(mayfly, name) is not None for name in mayfly.__all__)

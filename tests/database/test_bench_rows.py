@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, select
 
 from mayfly.engine import Database
-from mayfly.jobs.claim import Claimant, claim
+from mayfly.jobs.claim import Claimant, claim, jobs_from
 from mayfly.schema import DONE, JOBS, jobs
 from scripts.benchmark import rows as filling
 from scripts.benchmark.engines import ENGINES
@@ -32,7 +32,8 @@ def test_rows_are_made_inside_the_database(
     database.run(fill)
     now = database.clock.now()
     claimant = Claimant("bench", "default", now + timedelta(minutes=1))
-    taken = database.run(lambda connection: claim(connection, JOBS, claimant, 1000, now))
+    found = database.run(lambda connection: claim(connection, JOBS, claimant, 1000, now))
+    taken = jobs_from(found, "default")
     finished = database.read(
         lambda connection: connection.execute(
             select(func.count(), func.min(jobs.c.finished_at), func.max(jobs.c.run_at)).where(jobs.c.status == DONE)

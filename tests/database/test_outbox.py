@@ -1,10 +1,17 @@
 """Outcomes wait together while jobs are fast, and not at all where a handler asks for that."""
 
+import pytest
+from sqlalchemy import update
+
 from mayfly.engine import Database
+from mayfly.errors import LostLease
+from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import silent_log
-from mayfly.outcome import DONE
+from mayfly.outcome import DONE, RELEASED
 from mayfly.schema import JOBS, totals
+from mayfly.schema import jobs as jobs_table
+from runner.invoke import JobTransaction
 from runner.outbox import Outbox
 from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows
@@ -52,3 +59,36 @@ def test_what_is_finished_does_not_wait_behind_a_job_that_may_be_slow(database: 
     outbox.before("never seen")
 
     assert get_row(rival, jobs[0].id).status == "done"
+
+
+def test_an_outcome_settled_beside_is_counted_later(database: Database, rival: Database) -> None:
+    """A thread commits its job with its own rows, and touches nothing of ours: the figures follow with the flush."""
+    insert_rows(database, 1)
+    (job,) = claim_jobs(database, 1)
+    outbox, transaction = make_outbox(database), JobTransaction(rival)
+    settlement = Settlement(job, DONE, 3)
+    with transaction.open(job):
+        pass
+    outbox.settle_beside(transaction, settlement)
+    status, counted = get_row(database, job.id).status, rows_of(database, totals)
+
+    outbox.count_later(settlement)
+    outbox.flush()
+
+    assert (status, counted, transaction.connection) == ("done", [], None)
+    assert [(row.outcome, row.jobs) for row in rows_of(database, totals)] == [("done", 1)]
+
+
+def test_nothing_is_settled_beside_for_a_job_that_is_no_longer_ours(database: Database, rival: Database) -> None:
+    """What its handler wrote in the transaction is undone."""
+    insert_rows(database, 2)
+    ours, other = claim_jobs(database, 2)
+    settle(database, JOBS, make_settler(), [Settlement(ours, RELEASED)], {})
+    transaction = JobTransaction(rival)
+    with transaction.open(ours) as connection:
+        connection.execute(update(jobs_table).where(jobs_table.c.id == other.id).values(group_key="written"))
+
+    with pytest.raises(LostLease):
+        make_outbox(database).settle_beside(transaction, Settlement(ours, DONE, 3))
+
+    assert (get_row(database, ours.id).status, get_row(database, other.id).group_key) == ("pending", None)

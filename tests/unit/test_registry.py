@@ -1,7 +1,8 @@
 """Handlers: how they are declared, what is refused, and how they are found."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +140,11 @@ def test_a_payload_annotation_that_nobody_knows_is_refused() -> None:
 def no_parameters() -> None: ...
 def three_parameters(job: Job, payload: Any, more: Any) -> None: ...
 def keyword_only(job: Job, *, payload: Any) -> None: ...
-async def a_coroutine(job: Job) -> None: ...
 def a_generator(job: Job) -> Iterator[int]:
+    yield 1
+
+
+async def an_async_generator(job: Job) -> AsyncIterator[int]:
     yield 1
 
 
@@ -150,8 +154,8 @@ def a_generator(job: Job) -> Iterator[int]:
         (no_parameters, r"must take \(job\) or \(job, payload\)"),
         (three_parameters, r"must take \(job\) or \(job, payload\)"),
         (keyword_only, r"must take \(job\) or \(job, payload\)"),
-        (a_coroutine, "must be a plain function"),
-        (a_generator, "must be a plain function"),
+        (a_generator, "must not be a generator"),
+        (an_async_generator, "must not be a generator"),
     ],
 )
 def test_a_function_that_could_not_be_called_is_refused(function: Callable[..., Any], reason: str) -> None:
@@ -173,6 +177,10 @@ def test_a_function_that_could_not_be_called_is_refused(function: Callable[..., 
         ({"backoff_base": 0}, "needs a backoff_base and backoff_cap above 0 seconds"),
         ({"backoff_base": -1}, "needs a backoff_base and backoff_cap above 0 seconds"),
         ({"backoff_cap": 0}, "needs a backoff_base and backoff_cap above 0 seconds"),
+        ({"threads": 0}, "has threads=0; it must be a whole number from 1 to 1000"),
+        ({"threads": 1001}, "has threads=1001; it must be a whole number from 1 to 1000"),
+        ({"threads": True}, "has threads=True; it must be a whole number from 1 to 1000"),
+        ({"threads": 2.5}, r"has threads=2\.5; it must be a whole number from 1 to 1000"),
     ],
 )
 def test_a_value_out_of_bounds_is_refused(changes: dict[str, Any], reason: str) -> None:
@@ -181,6 +189,46 @@ def test_a_value_out_of_bounds_is_refused(changes: dict[str, Any], reason: str) 
         handler(**{"type_name": "nap", **changes})(no_payload)
 
     assert load_handlers([]).handlers == {}
+
+
+# --- side by side -----------------------------------------------------------------------------------------
+
+
+async def a_coroutine(job: Job, nap: Nap) -> None: ...
+
+
+def test_an_async_def_is_a_handler_whose_jobs_run_side_by_side() -> None:
+    """Nothing has to be said about it; its payload may have a model as any other's."""
+    handler("nap")(a_coroutine)
+
+    assert (declared().is_async, declared().is_concurrent, declared().model) == (True, True, Nap)
+    assert load_handlers([]).concurrent == {"nap"}
+
+
+def test_a_plain_function_may_ask_for_threads() -> None:
+    """Who does not has the runner to itself."""
+    handler("nap", threads=20)(no_payload)
+    handler("alone")(another)
+
+    assert (declared().threads, declared().is_concurrent, declared().is_async) == (20, True, False)
+    assert load_handlers([]).concurrent == {"nap"}
+
+
+def test_an_async_def_needs_no_threads() -> None:
+    """It would be unclear which of the two holds."""
+    with pytest.raises(BadHandler, match=r"is an `async def`, which needs no threads="):
+        handler("nap", threads=20)(a_coroutine)
+
+
+class AwaitedObject:
+    async def __call__(self, job: Job) -> None: ...
+
+
+@pytest.mark.parametrize("thing", [partial(a_coroutine), AwaitedObject()])
+def test_what_is_no_function_is_refused(thing: Any) -> None:
+    """It has no name to be told by, and hides whether it is to be awaited."""
+    with pytest.raises(BadHandler, match="must be a function: write a `def` that calls it"):
+        handler("nap")(thing)
 
 
 def no_payload(job: Job) -> None: ...

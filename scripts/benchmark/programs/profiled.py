@@ -9,10 +9,12 @@ from mayfly.settings import load_settings
 from runner.cli import run_by_hand
 
 WHOLE = ("/runner/life.py", "_drain")
-PARTS = {  # a file or a package, and a function in it
-    "claim": ("/runner/", "next"),
+PARTS = {  # a file, and a function in it
+    "claim": ("/mayfly/jobs/claim.py", "claim"),
+    "read what was claimed": ("/mayfly/jobs/claim.py", "jobs_from"),
     "run": ("/runner/invoke.py", "run"),
-    "settle": ("/mayfly/jobs/settle.py", "settle"),
+    "make ready to settle": ("/mayfly/jobs/settle.py", "made_ready"),
+    "settle": ("/mayfly/jobs/settle.py", "write"),
 }
 
 

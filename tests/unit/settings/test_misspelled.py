@@ -72,8 +72,8 @@ def test_a_misspelled_variable_is_a_warning_with_what_was_meant(
     [
         ("LANES", "it is set one by one, as in LANES__SEND_EMAIL__MAX_WORKERS=8"),
         ("POOLS", "it is set one by one, as in POOLS__EMAIL=3"),
-        ("LANES__X", "write LANES__NAME__ and one of BATCH_SIZE, EXTERNAL, "),
-        ("LANES__X__QQQ", "write LANES__NAME__ and one of BATCH_SIZE, EXTERNAL, "),
+        ("LANES__X", "write LANES__NAME__ and one of BATCH_SIZE, CONCURRENCY, EXTERNAL, "),
+        ("LANES__X__QQQ", "write LANES__NAME__ and one of BATCH_SIZE, CONCURRENCY, EXTERNAL, "),
     ],
 )
 def test_a_lane_or_pool_written_in_another_way_is_told_the_right_one(tmp_path: Path, written: str, hint: str) -> None:

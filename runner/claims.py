@@ -1,0 +1,81 @@
+"""The claims of one runner: each as large as the last one's speed, or the free slots, allow."""
+
+import random
+
+from mayfly.clock import monotonic, pause
+from mayfly.engine import Database
+from mayfly.fleet.place import this_process
+from mayfly.fleet.runners import Assignment, beat, take_over
+from mayfly.job import Job
+from mayfly.jobs.claim import Claimant, claim, has_due, jobs_from
+from mayfly.schema import JOBS
+from runner.outbox import Outbox
+from runner.pace import next_claim
+
+BEAT_SECONDS = 10.0
+EMPTY_TRIES = 4
+EMPTY_PAUSE_SECONDS = 0.01
+
+
+class Claims:
+    """What one runner takes from its lane, and the signs of life it gives there."""
+
+    def __init__(self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int) -> None:
+        self._database = database
+        self._outbox = outbox
+        self._assignment = assignment
+        self._size = batch_size
+        self._fresh = True  # nothing was claimed yet
+        self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
+        self._claimed_at = self._beaten_at = monotonic()
+
+    def take_over(self) -> None:
+        """From now on this process, not its planner, stands behind the runner's row."""
+        now = self._database.clock.now()
+        worker_id = self._assignment.worker_id
+        self._database.run(lambda connection: take_over(connection, worker_id, this_process(), now))
+
+    def next(self) -> list[Job]:
+        """For a runner that holds nothing. An empty answer means that the lane is empty."""
+        if self._timed:
+            self._size = next_claim(self._size, self._timed, monotonic() - self._claimed_at)
+        batch = self._claim_surely()
+        self._timed = len(batch)
+        self._note(batch)
+        return batch
+
+    def more(self, count: int) -> list[Job]:
+        """For free slots beside jobs that run, which are not kept waiting: an empty answer may mean `not yet`."""
+        batch = self._claim(count)
+        self._timed = 0
+        self._note(batch)
+        return batch
+
+    def _claim_surely(self) -> list[Job]:
+        """An empty answer is believed when a look without locks confirms it, or after a few tries."""
+        batch: list[Job] = []
+        for tries in range(EMPTY_TRIES):
+            batch = self._claim(self._size)
+            if batch or not self._has_due():
+                break
+            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
+        return batch
+
+    def _claim(self, size: int) -> list[Job]:
+        """In one transaction with what the last batch has left to settle: one commit for both."""
+        now, told = self._database.clock.now(), self._assignment
+        claimant = Claimant(told.worker_id, told.lane, told.lease_until, fresh=self._fresh)
+        taken = self._outbox.flush_and(lambda connection: claim(connection, JOBS, claimant, size, now))
+        return jobs_from(taken, told.lane)
+
+    def _has_due(self) -> bool:
+        now, lane = self._database.clock.now(), self._assignment.lane
+        return self._database.read(lambda connection: has_due(connection, JOBS, lane, now))
+
+    def _note(self, batch: list[Job]) -> None:
+        self._fresh = self._fresh and not batch
+        self._claimed_at = monotonic()
+        if self._claimed_at - self._beaten_at >= BEAT_SECONDS:
+            self._beaten_at = self._claimed_at
+            now = self._database.clock.now()
+            self._database.run(lambda connection: beat(connection, self._assignment.worker_id, now))

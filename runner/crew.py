@@ -1,0 +1,156 @@
+"""Jobs that run side by side: the main thread starts, awaits, interrupts and settles them, and nobody else does."""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from math import inf
+
+from mayfly import events
+from mayfly.clock import monotonic
+from mayfly.errors import LostLease, MayflyError
+from mayfly.job import Job
+from mayfly.jobs.settlement import Settlement
+from mayfly.outcome import DONE, Kind
+from runner.batch import BatchRunner, Report
+from runner.claims import Claims
+from runner.guard import Cause
+from runner.run import Run, judge
+from runner.runs import Runs
+
+TICK_SECONDS = 0.25  # a stop is noticed after this at the latest
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # before an empty lane is asked again, while jobs run
+
+
+class Crew:
+    """Runs the batches of a lane that has handlers with `async def` or `threads=`; the plain ones of it come last."""
+
+    def __init__(self, batches: BatchRunner, claims: Claims, runs: Runs) -> None:
+        self._batches, self._outbox, self._guard, self._log = batches, batches.outbox, batches.guard, batches.log
+        self._claims = claims
+        self._runs = runs
+        self._concurrent = batches.invoker.registry.concurrent
+        self._hand: list[Job] = []  # claimed, and not yet started
+        self._plain: list[Job] = []  # the same, and to be run when nothing else does
+        self._types: set[str] = set()  # of the last claim
+        self._pause = 0.0
+        self._ask_at = 0.0
+        self._report = Report()
+
+    def run(self, batch: Sequence[Job]) -> Report:
+        """Until nothing runs any more and no more can be had."""
+        if not any(job.type in self._concurrent for job in batch):
+            return self._batches.run(batch)
+        self._report = Report()
+        self._pause = self._ask_at = 0.0  # the lane is not empty any more
+        self._log.say(events.processing(len(batch)))
+        self._take(batch)
+        try:
+            self._work()
+        except MayflyError:  # the database is gone, say: what runs here cannot be settled, and is not to blame
+            self._batches.invoker.page.acquit()
+            raise
+        self._guard.relax_beside()
+        self._log.say(events.batch_completed(self._report.outcomes))
+        if self._plain:
+            plain, self._plain = self._plain, []
+            self._report.add(self._batches.run(plain))
+        return self._report
+
+    def _work(self) -> None:
+        while True:
+            self._start_or_give_back()
+            if self._claim_more():
+                continue
+            if not self._runs:
+                return
+            self._guard.watch_beside(self._runs.first_limit)
+            self._settle(self._runs.await_ended(self._until_due()))
+            self._end_late()
+
+    # --- starting -----------------------------------------------------------------------------------------
+
+    @property
+    def _may_start(self) -> bool:
+        return self._guard.may_start and not self._report.left_behind
+
+    def _take(self, batch: Sequence[Job]) -> None:
+        self._hand += (job for job in batch if job.type in self._concurrent)
+        self._plain += (job for job in batch if job.type not in self._concurrent)
+        self._types = {job.type for job in self._hand}
+
+    def _start_or_give_back(self) -> None:
+        if self._may_start:
+            self._hand = [job for job in self._hand if not self._runs.start(job)]
+        elif self._hand or self._plain:
+            self._batches.give_back([*self._hand, *self._plain], self._report)
+            self._hand, self._plain = [], []
+            self._outbox.flush()
+
+    def _room(self) -> int:
+        """What is claimed must fit: nothing while something waits in hand."""
+        waits = self._hand or self._plain or not self._may_start
+        return 0 if waits else self._runs.room_beside(self._types)
+
+    def _claim_more(self) -> bool:
+        """At once, rather than when the first has ended; after an empty answer less and less often."""
+        room = self._room()
+        if not room or monotonic() < self._ask_at or (self._pause and not self._runs):
+            return False
+        batch = self._claims.more(room)
+        self._pause = 0.0 if batch else min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
+        self._ask_at = monotonic() + self._pause
+        if batch:
+            self._take(batch)
+        return bool(batch)
+
+    # --- ending -------------------------------------------------------------------------------------------
+
+    def _until_due(self) -> float:
+        due = min(self._runs.due(self._guard.ends_at), self._ask_at if self._room() else inf)
+        return min(due - monotonic(), TICK_SECONDS)
+
+    def _settle(self, ended: Sequence[Run]) -> None:
+        """Together, and before their slots are used again."""
+        for run in ended:
+            self._runs.place_of(run).dismiss(run)
+            self._finish(run)
+        self._outbox.flush()
+
+    def _finish(self, run: Run) -> None:
+        job = run.job
+        ran = judge(run, self._batches.invoker)
+        self._runs.remove(run, ran.outcome.kind is Kind.DONE)
+        if isinstance(run.error, LostLease):
+            self._log.say(events.lost_lease(job.id, job.type))
+            return
+        settlement = Settlement(job, ran.outcome, ran.duration_ms)
+        (self._outbox.count_later if run.is_settled else self._outbox.add)(settlement)
+        self._report.outcomes[ran.outcome.kind] += 1
+        if ran.outcome is not DONE:
+            self._batches.note(job, ran, self._report)
+
+    def _end_late(self) -> None:
+        """Interrupt whoever's time is up, again and again, and leave behind who cannot be interrupted."""
+        now, ends_at = monotonic(), self._guard.ends_at
+        for run in [each for each in self._runs if now >= each.due(ends_at)]:
+            if run not in self._runs:  # settled with one that blocks its event loop
+                continue
+            if run.cannot_be_ended(now):
+                self._leave_behind(run)
+            else:
+                run.note_interruption(now, self._guard.cause_of(run.limit))
+                self._runs.place_of(run).interrupt(run)
+
+    def _leave_behind(self, run: Run) -> None:
+        """Settled as one that was interrupted; this process takes no more jobs and ends without it."""
+        place = self._runs.place_of(run)
+        if not self._report.left_behind:
+            self._log.say(events.job_left_behind(run.job.id, run.job.type, run.seconds))
+            traceback.print_stack(place.frame_of(run), file=sys.stderr)
+        self._report.left_behind = True
+        self._finish(run)
+        if place.is_stuck(run):
+            for other in self._runs.at(place):
+                other.cause = other.cause or Cause.STUCK
+                self._finish(other)
+        self._outbox.flush()

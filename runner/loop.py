@@ -1,0 +1,83 @@
+"""Run `async def` handlers: as tasks on one event loop, in a thread of its own beside the main one."""
+
+import asyncio
+import sys
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from threading import Thread
+from types import FrameType
+
+from sqlalchemy import Connection
+
+from mayfly.errors import Interrupted, TransactionOnTheLoop
+from mayfly.job import Job
+from runner.invoke import arguments
+from runner.mailbox import Mailbox
+from runner.run import Run
+
+
+class Loop:
+    """A place for runs. All methods but those of the tasks are called by the main thread."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self._mailbox = mailbox
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[Run, asyncio.Task[None]] = {}  # touched on the loop only
+        self._heard: set[Run] = set()  # whom the last interruption has reached
+        self._thread = Thread(target=self._turn, name="event loop", daemon=True)
+        self._thread.start()
+
+    def start(self, run: Run) -> None:
+        run.job.open_transaction = _refuse
+        self._loop.call_soon_threadsafe(self._begin, run)
+
+    def interrupt(self, run: Run) -> None:
+        self._heard.discard(run)
+        self._loop.call_soon_threadsafe(self._cancel, run)
+
+    def dismiss(self, run: Run) -> None:
+        self._heard.discard(run)
+
+    def is_stuck(self, run: Run) -> bool:
+        """Not one turn since the last interruption: somebody blocks the loop, this one or another."""
+        return run not in self._heard
+
+    def frame_of(self, _run: Run) -> FrameType | None:
+        """Where the loop is: in the handler that blocks it, whoever's time is up."""
+        return sys._current_frames().get(self._thread.ident or 0)
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        while True:
+            # A SystemExit in a task that a handler started comes through here; whoever awaits that task gets it too.
+            with suppress(BaseException):
+                self._loop.run_forever()
+
+    def _begin(self, run: Run) -> None:
+        task = self._tasks[run] = self._loop.create_task(_call(run))
+        task.add_done_callback(partial(self._end, run))
+
+    def _cancel(self, run: Run) -> None:
+        self._heard.add(run)
+        if run in self._tasks:
+            self._tasks[run].cancel()
+
+    def _end(self, run: Run, task: asyncio.Task[None]) -> None:
+        """The one way out: also of a task that was cancelled before its first step."""
+        del self._tasks[run]
+        cancelled = task.cancelled() or isinstance(run.error, asyncio.CancelledError)
+        if cancelled and run.cause is not None:
+            run.error = Interrupted()
+        self._mailbox.put(run)
+
+
+async def _call(run: Run) -> None:
+    try:
+        run.note_return(await run.handler.function(*arguments(run.handler, run.job)))
+    except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the loop's end
+        run.error = error
+        run.note_end()
+
+
+def _refuse(_job: Job) -> AbstractContextManager[Connection]:
+    raise TransactionOnTheLoop

@@ -1,0 +1,128 @@
+"""Run plain functions in threads, and interrupt them there as far as Python can."""
+
+import ctypes
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import copy_context
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from types import FrameType
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from mayfly.engine import Database
+from mayfly.errors import DatabaseError, Interrupted, LostLease
+from mayfly.job import Job
+from mayfly.jobs.settlement import Settlement
+from runner.invoke import JobTransaction, arguments
+from runner.mailbox import Mailbox
+from runner.run import Commit, Run
+
+DOOR_SECONDS = 0.05
+
+
+class Threads:
+    """A place for runs: threads that are started on demand and used again. Called by the main thread."""
+
+    def __init__(self, mailbox: Mailbox, database: Callable[[], Database], commit: Commit) -> None:
+        self._mailbox = mailbox
+        self._database = database
+        self._commit = commit
+        self._idle: list[_Worker] = []
+        self._at_work: dict[Run, _Worker] = {}
+
+    def start(self, run: Run) -> None:
+        run.job.open_transaction = partial(self._open_transaction, run)
+        worker = self._at_work[run] = self._idle.pop() if self._idle else _Worker(self._mailbox, self._commit)
+        worker.inbox.put(run)
+
+    def interrupt(self, run: Run) -> None:
+        self._at_work[run].interrupt(run)
+
+    def dismiss(self, run: Run) -> None:
+        """The thread is free again; one that was interrupted has seen enough."""
+        worker = self._at_work.pop(run)
+        if run.cause is None and worker.is_alive():
+            self._idle.append(worker)
+        else:
+            worker.inbox.put(None)
+
+    def is_stuck(self, _run: Run) -> bool:
+        return False
+
+    def frame_of(self, run: Run) -> FrameType | None:
+        return sys._current_frames().get(self._at_work[run].ident or 0)
+
+    def _open_transaction(self, run: Run, job: Job) -> AbstractContextManager[Connection]:
+        """On a connection of its own: the main thread's must never be waited for."""
+        if run.transaction is None:
+            run.transaction = JobTransaction(self._database())
+        return run.transaction.open(job)
+
+
+class _Worker(Thread):
+    def __init__(self, mailbox: Mailbox, commit: Commit) -> None:
+        super().__init__(name="handler", daemon=True)
+        self.inbox: SimpleQueue[Run | None] = SimpleQueue()
+        self._mailbox = mailbox
+        self._commit = commit
+        self._door = Lock()
+        self._inside: Run | None = None  # whose handler runs: only there may an interruption strike
+        self.start()
+
+    def run(self) -> None:
+        while (run := self.inbox.get()) is not None:
+            try:
+                try:
+                    self._call(run)
+                except Interrupted as error:  # struck while the door was being shut
+                    run.error = run.error or error
+                _conclude(run, self._commit)
+            finally:
+                self._mailbox.put(run)
+
+    def interrupt(self, run: Run) -> None:
+        """Raised at the next step in Python; whoever is blocked in C does not hear of it."""
+        if self._door.acquire(timeout=DOOR_SECONDS):  # else it is just ending; the main thread must not wait
+            if self._inside is run:
+                _raise_in(self.ident or 0, Interrupted)
+            self._door.release()
+
+    def _call(self, run: Run) -> None:
+        try:
+            self._admit(run)
+            result = copy_context().run(run.handler.function, *arguments(run.handler, run.job))
+            self._admit(None)
+            run.note_return(result)
+        except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the thread's end
+            run.error = error
+            self._admit(None)
+            run.note_end()
+
+    def _admit(self, run: Run | None) -> None:
+        with self._door:
+            self._inside = run
+        if run is None:
+            _raise_in(self.ident or 0, None)  # what was raised and has not struck yet would strike us
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    raised = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def _conclude(run: Run, commit: Commit) -> None:
+    """Still in its own thread: what it wrote in job.transaction() commits with its `done`, or is undone."""
+    if run.transaction is None or run.transaction.connection is None:
+        return
+    if run.error is not None or run.ran is None:
+        run.transaction.undo(run.error or Interrupted())
+        return
+    try:
+        commit(run.transaction, Settlement(run.job, run.ran.outcome, round(run.seconds * 1000)))
+        run.is_settled = True
+    except (LostLease, SQLAlchemyError, DatabaseError) as error:
+        run.error = error

@@ -1,0 +1,70 @@
+"""The guard while jobs run beside the main thread: until when the process must have ended."""
+
+import faulthandler
+import signal
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from mayfly.clock import monotonic
+from mayfly.page import Page
+from runner.guard import HARD_SECONDS, SETTLE_SECONDS, STEP_SECONDS, Cause, Guard
+
+FAR = 10_000.0  # nothing may go off while the tests run
+LEEWAY = HARD_SECONDS + SETTLE_SECONDS
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    return Page(tmp_path / "worker-1-1.page")
+
+
+@pytest.fixture
+def ends_at() -> float:
+    return monotonic() + FAR
+
+
+@pytest.fixture
+def guard(ends_at: float, page: Page) -> Iterator[Guard]:
+    yield Guard(ends_at, page)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    faulthandler.cancel_dump_traceback_later()
+
+
+def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: Page, ends_at: float) -> None:
+    """Interrupted at its limit, left behind two seconds later, and a second to write that down."""
+    guard.watch_beside(inf)
+    without_limit = page.hard_deadline
+    guard.watch_beside(ends_at - 5000)
+
+    assert (without_limit, page.hard_deadline) == (ends_at + LEEWAY, ends_at - 5000 + LEEWAY)
+
+
+def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Guard, page: Page) -> None:
+    """Never later than it must; to move it for each job that ends would cost a thread each."""
+    first = monotonic() + 5000
+    seen = []
+    for limit in (first, first + STEP_SECONDS / 2, first + STEP_SECONDS, first):
+        guard.watch_beside(limit)
+        seen.append(page.hard_deadline - LEEWAY)
+
+    assert seen == pytest.approx([first, first, first + STEP_SECONDS, first])
+
+
+def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: Page, ends_at: float) -> None:
+    """When nothing runs beside the main thread any more."""
+    guard.watch_beside(ends_at - 5000)
+    guard.relax_beside()
+
+    assert page.hard_deadline == ends_at + HARD_SECONDS
+
+
+def test_a_jobs_own_limit_is_the_first_cause(guard: Guard, ends_at: float) -> None:
+    """Whoever is past it has timed out, whatever else is due."""
+    assert (guard.ends_at, guard.cause_of(monotonic() - 1), guard.cause_of(inf)) == (
+        ends_at,
+        Cause.TIMEOUT,
+        Cause.STOP,
+    )
