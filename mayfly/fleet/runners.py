@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select, update
+from sqlalchemy import Connection, Select, Update, bindparam, func, select, update
 
 from mayfly import jsontext
 from mayfly.dialect import upsert
@@ -85,11 +86,15 @@ def add_planned(
 
 
 def take_over(connection: Connection, worker_id: str, process: Process, now: datetime) -> None:
-    connection.execute(
-        update(runners)
-        .where(runners.c.worker_id == worker_id)
-        .values(pid=process.pid, pid_started=process.started, heartbeat_at=now)
-    )
+    taken = {"whose": worker_id, "by": process.pid, "by_started": process.started, "at": now}
+    connection.execute(_take_over_statement(), taken)
+
+
+@cache
+def _take_over_statement() -> Update:
+    """Built once a process, like the claim that follows it."""
+    of = update(runners).where(runners.c.worker_id == bindparam("whose"))
+    return of.values(pid=bindparam("by"), pid_started=bindparam("by_started"), heartbeat_at=bindparam("at"))
 
 
 def beat(connection: Connection, worker_id: str, now: datetime) -> None:

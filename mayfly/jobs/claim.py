@@ -4,9 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Dialect, Select, Text, Update, select, type_coerce, union_all, update
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    Dialect,
+    Integer,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    select,
+    type_coerce,
+    union_all,
+    update,
+)
 
 from mayfly.dialect import bundle, lock_rows, utc_from_driver
 from mayfly.job import Job
@@ -14,6 +27,8 @@ from mayfly.jobs.ids import among
 from mayfly.schema import PRIORITIES, JobTable
 
 Found = Sequence[Any]  # a row, in the order of `due_statement`
+T = TypeVar("T")
+Given: TypeAlias = T | BindParameter[Any]  # now, or when the statement is executed
 
 
 @dataclass(frozen=True)
@@ -34,19 +49,23 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
     found: list[Found] = []
     for priority in PRIORITIES:
         wanted = size - len(found)
-        found += connection.execute(
-            due_statement(connection.dialect, jobs, claimant.lane, priority, wanted, now)
-        ).all()
+        due = {"in_lane": claimant.lane, "of_priority": priority, "size": wanted, "now": now}
+        found += connection.execute(_due_statement(connection.dialect, jobs), due).all()
         if len(found) == size:
             break
     taken = together(found, claimant.fresh)
     if taken:
-        connection.execute(claim_statement(jobs, [row[0] for row in taken], claimant, now))
+        take(connection, jobs, [row[0] for row in taken], claimant, now)
     return taken
 
 
 def jobs_from(taken: Sequence[Found], lane: str) -> list[Job]:
     return [_job(row, lane) for row in taken]
+
+
+def take(connection: Connection, jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> None:
+    taken = {"ids": sorted(ids), "owner": claimant.worker_id, "taken_at": now, "until": claimant.lease_until}
+    connection.execute(claim_statement(jobs), taken)
 
 
 def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
@@ -55,8 +74,22 @@ def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) ->
     return connection.execute(union_all(*map(select, looks)).limit(1)).first() is not None
 
 
+@cache
+def _due_statement(dialect: Dialect, jobs: JobTable) -> Select[*tuple[Any, ...]]:
+    """Built once a process: a runner's first claim should not have to touch all that builds it."""
+    lane: Given[str] = bindparam("in_lane")
+    priority: Given[int] = bindparam("of_priority")
+    now: Given[datetime] = bindparam("now")
+    return due_statement(dialect, jobs, lane, priority, bindparam("size", type_=Integer()), now)
+
+
 def due_statement(
-    dialect: Dialect, jobs: JobTable, lane: str, priority: int, size: int, now: datetime
+    dialect: Dialect,
+    jobs: JobTable,
+    lane: Given[str],
+    priority: Given[int],
+    size: Given[int],
+    now: Given[datetime],
 ) -> Select[*tuple[Any, ...]]:
     c = jobs.c
     figures = bundle(dialect, " ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
@@ -66,7 +99,12 @@ def due_statement(
 
 
 def next_due(
-    columns: Select[*tuple[Any, ...]], jobs: JobTable, lane: str, priority: int, size: int, now: datetime
+    columns: Select[*tuple[Any, ...]],
+    jobs: JobTable,
+    lane: Given[str],
+    priority: Given[int],
+    size: Given[int],
+    now: Given[datetime],
 ) -> Select[*tuple[Any, ...]]:
     """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
 
@@ -78,16 +116,17 @@ def next_due(
     return due.order_by(c.run_at, c.id).limit(size)
 
 
-def claim_statement(jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> Update:
+@cache
+def claim_statement(jobs: JobTable) -> Update:
     """By primary key only: two claims can never wait for each other crosswise."""
     return (
         update(jobs.table)
-        .where(among(jobs.table.c.id, ids))
+        .where(among(jobs.table.c.id, "ids"))
         .values(
             status=jobs.processing,
-            worker_id=claimant.worker_id,
-            locked_at=now,
-            lease_until=claimant.lease_until,
+            worker_id=bindparam("owner"),
+            locked_at=bindparam("taken_at"),
+            lease_until=bindparam("until"),
             started_at=None,
             attempts=jobs.c.attempts + 1,
             claims=jobs.c.claims + 1,

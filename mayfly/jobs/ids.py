@@ -17,11 +17,11 @@ class _Ids(UserDefinedType[tuple[int, ...]]):
         return lambda ids: f"({','.join(map(str, ids))})"
 
 
-def among(column: ColumnElement[int], ids: Iterable[int]) -> ColumnElement[bool]:
+def among(column: ColumnElement[int], ids: Iterable[int] | str) -> ColumnElement[bool]:
     """In ascending order: those who lock the same rows lock them in the same order.
 
     Written into the text when it is executed: numbers need no quoting, and a thousand parameters cost a runner more
-    than all the rest of the statement.
+    than all the rest of the statement. A text is the name under which they, sorted, will be given then.
     """
-    numbers = bindparam(None, tuple(sorted(map(int, ids))), _Ids(), literal_execute=True)
-    return column.bool_op("IN", precedence=_COMPARISON)(numbers)
+    name, numbers = (ids, None) if isinstance(ids, str) else (None, sorted(map(int, ids)))
+    return column.bool_op("IN", precedence=_COMPARISON)(bindparam(name, numbers, _Ids(), literal_execute=True))

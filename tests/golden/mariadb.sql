@@ -52,9 +52,9 @@ WHERE mayfly_jobs.lane = %(lane_6)s AND mayfly_jobs.status = %(status_6)s AND ma
 -- 2 times:
 SELECT mayfly_jobs.id, mayfly_jobs.suspect, mayfly_jobs.payload, mayfly_jobs.group_key, concat_ws(%(concat_ws_2)s, concat_ws(%(concat_ws_3)s, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions), mayfly_jobs.run_at, mayfly_jobs.type) AS concat_ws_1
 FROM mayfly_jobs
-WHERE mayfly_jobs.lane = %(lane_1)s AND mayfly_jobs.status = %(status_1)s AND mayfly_jobs.priority = %(priority_1)s AND mayfly_jobs.run_at <= %(run_at_1)s ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
- LIMIT %(param_1)s FOR UPDATE SKIP LOCKED;
-UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts + %(attempts_1)s), claims=(mayfly_jobs.claims + %(claims_1)s), worker_id=%(worker_id)s, locked_at=%(locked_at)s, lease_until=%(lease_until)s, started_at=%(started_at)s WHERE mayfly_jobs.id IN (…);
+WHERE mayfly_jobs.lane = %(in_lane)s AND mayfly_jobs.status = %(status_1)s AND mayfly_jobs.priority = %(of_priority)s AND mayfly_jobs.run_at <= %(now)s ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
+ LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+UPDATE mayfly_jobs SET status=%(status)s, attempts=(mayfly_jobs.attempts + %(attempts_1)s), claims=(mayfly_jobs.claims + %(claims_1)s), worker_id=%(owner)s, locked_at=%(taken_at)s, lease_until=%(until)s, started_at=%(started_at)s WHERE mayfly_jobs.id IN (…);
 
 -- look for more
 SELECT anon_1.id

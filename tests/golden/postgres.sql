@@ -55,9 +55,9 @@ WHERE mayfly_jobs.lane = %(lane_6)s::VARCHAR AND mayfly_jobs.status = %(status_6
 -- 2 times:
 SELECT mayfly_jobs.id, mayfly_jobs.suspect, mayfly_jobs.payload, mayfly_jobs.group_key, mayfly_jobs.attempts, mayfly_jobs.max_attempts, mayfly_jobs.claims, mayfly_jobs.crashes, mayfly_jobs.interruptions, mayfly_jobs.run_at AS run_at, mayfly_jobs.type
 FROM mayfly_jobs
-WHERE mayfly_jobs.lane = %(lane_1)s::VARCHAR AND mayfly_jobs.status = %(status_1)s::VARCHAR AND mayfly_jobs.priority = %(priority_1)s::SMALLINT AND mayfly_jobs.run_at <= %(run_at_1)s::TIMESTAMP WITH TIME ZONE ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
- LIMIT %(param_1)s::INTEGER FOR UPDATE SKIP LOCKED;
-UPDATE mayfly_jobs SET status=%(status)s::VARCHAR, attempts=(mayfly_jobs.attempts + %(attempts_1)s::INTEGER), claims=(mayfly_jobs.claims + %(claims_1)s::INTEGER), worker_id=%(worker_id)s::VARCHAR, locked_at=%(locked_at)s::TIMESTAMP WITH TIME ZONE, lease_until=%(lease_until)s::TIMESTAMP WITH TIME ZONE, started_at=%(started_at)s::TIMESTAMP WITH TIME ZONE WHERE mayfly_jobs.id IN (…);
+WHERE mayfly_jobs.lane = %(in_lane)s::VARCHAR AND mayfly_jobs.status = %(status_1)s::VARCHAR AND mayfly_jobs.priority = %(of_priority)s::SMALLINT AND mayfly_jobs.run_at <= %(now)s::TIMESTAMP WITH TIME ZONE ORDER BY mayfly_jobs.run_at, mayfly_jobs.id
+ LIMIT %(size)s::INTEGER FOR UPDATE SKIP LOCKED;
+UPDATE mayfly_jobs SET status=%(status)s::VARCHAR, attempts=(mayfly_jobs.attempts + %(attempts_1)s::INTEGER), claims=(mayfly_jobs.claims + %(claims_1)s::INTEGER), worker_id=%(owner)s::VARCHAR, locked_at=%(taken_at)s::TIMESTAMP WITH TIME ZONE, lease_until=%(until)s::TIMESTAMP WITH TIME ZONE, started_at=%(started_at)s::TIMESTAMP WITH TIME ZONE WHERE mayfly_jobs.id IN (…);
 
 -- look for more
 SELECT anon_1.id
