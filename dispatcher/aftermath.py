@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
-from dispatcher.supervise import EndedChild
+from dispatcher.spawn import EndedChild
 from dispatcher.world import World
 from mayfly import events
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost

@@ -8,9 +8,10 @@ from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
 from dispatcher.lock import HostLock
 from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
-from dispatcher.spawn import Spawner
+from dispatcher.spawn import EndedChild, Spawner
+from dispatcher.start import start_refused, start_runners
 from dispatcher.summary import RunnerEnd, Summary, cycle_row, lane_figures, summary_lines
-from dispatcher.supervise import EndedChild, Supervisor
+from dispatcher.supervise import Supervisor
 from dispatcher.world import World
 from mayfly import dialect, events
 from mayfly.clock import monotonic
@@ -47,7 +48,7 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
     progress = Progress()
     try:
         aftermath, planned = rescue_and_plan(world)
-        spawner = Spawner(world.settings, world.directory, (lock.close, supervisor.close_in_child))
+        spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
         spawn(world, spawner, supervisor, planned)
         supervise(world, spawner, supervisor, aftermath, planned, progress)
     finally:
@@ -84,14 +85,9 @@ def rescue_and_plan(world: World) -> tuple[Aftermath, Planned]:
 
 
 def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
-    """No connection crosses the fork. Whoever is not started any more is rescued as one that never was."""
-    world.database.close()
     if planned.assignments:
         world.log.say(events.spawning(len(planned.assignments)))
-    for assignment in planned.assignments:
-        if supervisor.may_spawn:
-            world.log.say(events.spawning_worker(assignment.worker_id, assignment.lane))
-            supervisor.add(spawner.spawn(assignment))
+    start_runners(world, spawner, supervisor, planned.assignments)
 
 
 def supervise(
@@ -105,6 +101,7 @@ def supervise(
     """Until the last runner is gone. A slot that becomes free goes to whoever has work."""
     while supervisor.alive:
         ended = supervisor.wait()
+        start_refused(world, spawner, supervisor)
         for each in ended:
             tell_ending(world, each)
             progress.note(each)

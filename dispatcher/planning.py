@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from dispatcher.headroom import measure, slots
 from dispatcher.plan import Lane, LaneCount, Plan, plan_runners
+from dispatcher.rehearsal import rehearse
 from dispatcher.world import World
 from mayfly import events
 from mayfly.clock import monotonic
@@ -120,6 +121,8 @@ def runner_deadline(world: World) -> float:
 def _plan(world: World, number: int, cycle_id: int, without: frozenset[str] = frozenset()) -> Planned:
     counted = world.database.read(lambda connection: count_work(connection, world))
     plan = make_plan(world, counted, without)
+    if plan.runners and number == cycle_id:
+        rehearse(world.database)  # only now is it known that there will be somebody to profit from it
     now = world.database.clock.now()
     assignments = tuple(_assign(world, plan, number, cycle_id, now))
     waiting = plan.passed_over()

@@ -4,31 +4,21 @@ import os
 import selectors
 import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 import psutil
 
 from dispatcher.endings import Exit, KilledFor
-from dispatcher.spawn import Child
+from dispatcher.nurseries import Nurseries, resident_bytes
+from dispatcher.nursery import Nursery
+from dispatcher.spawn import Child, EndedChild
 from mayfly import events
 from mayfly.clock import monotonic
-from mayfly.fleet.runners import Assignment
 from mayfly.logs import Log
 
 TICK_SECONDS = 0.25
 TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
 OVERDUE_SECONDS = 1.0  # beyond a runner's own last deadline
-_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
-
-
-@dataclass(frozen=True)
-class EndedChild:
-    assignment: Assignment
-    exit: Exit
-    lived_ms: int
-    cpu_ms: int
 
 
 class Supervisor:
@@ -39,6 +29,7 @@ class Supervisor:
         self._log = log
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
+        self.nurseries = Nurseries(self._selector, log)
         self._wake_read, self._wake_write = os.pipe()
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
@@ -55,7 +46,8 @@ class Supervisor:
 
     @property
     def alive(self) -> int:
-        return len(self._children)
+        """Runners, born or not."""
+        return len(self._children) + self.nurseries.unborn
 
     @property
     def may_spawn(self) -> bool:
@@ -70,21 +62,24 @@ class Supervisor:
 
     def wait(self) -> list[EndedChild]:
         """Until something happens, a quarter of a second at most; the runners that have ended."""
-        ended: set[int] = set()
+        gone: dict[int, Child | Nursery] = {}
         for key, _ in self._selector.select(TICK_SECONDS):
-            child = key.data
-            if child is None:
+            one = key.data
+            if one is None:
                 _drain(self._wake_read)
-            elif key.fd == child.pidfd:
-                ended.add(child.pid)
+            elif key.fd == one.pidfd:
+                gone[one.pid] = one
+            elif isinstance(one, Nursery):
+                self._attend(one)
             else:
-                self._read_output(child)
+                self._read_output(one)
         self._enforce()
-        return [self._reap(self._children[pid]) for pid in sorted(ended)]
+        return [each for pid in sorted(gone) for each in self._bury(gone[pid])]
 
     def close_in_child(self) -> None:
         """Nothing of ours may live on in a forked runner."""
         self._selector.close()
+        self.nurseries.close_in_child()
         for child in self._children.values():
             child.close()
         os.close(self._wake_read)
@@ -92,6 +87,7 @@ class Supervisor:
 
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
+        self.nurseries.close()
         _end_strays()
         self.close_in_child()
 
@@ -104,8 +100,9 @@ class Supervisor:
 
     def _enforce(self) -> None:
         now = monotonic()
-        if now >= self._deadline and self._children:
+        if now >= self._deadline and self.alive:
             self._end_all(now)
+        self.nurseries.enforce(now, OVERDUE_SECONDS, self._memory_limit)
         for child in self._children.values():
             if child.killed_for is None:
                 self._enforce_on(child, now)
@@ -121,6 +118,7 @@ class Supervisor:
             number = signal.SIGKILL
         else:
             return
+        self.nurseries.end_all()
         for child in self._children.values():
             child.killed_for = child.killed_for or KilledFor.TIME
             child.kill_group(number)
@@ -140,6 +138,17 @@ class Supervisor:
     def _kill(self, child: Child, reason: KilledFor) -> None:
         child.killed_for = reason
         child.kill_group(signal.SIGKILL)
+
+    def _attend(self, nursery: Nursery) -> None:
+        self.nurseries.read_output(nursery)
+        for child in self.nurseries.heed(nursery):
+            self.add(child)
+
+    def _bury(self, one: Child | Nursery) -> list[EndedChild]:
+        if isinstance(one, Nursery):
+            self._attend(one)  # its last words may tell of runners
+            return self.nurseries.reap(one)
+        return [self._reap(one)]
 
     def _reap(self, child: Child) -> EndedChild:
         child.kill_group(signal.SIGKILL)  # what its handlers left running; until the wait, its number is its own
@@ -172,13 +181,6 @@ class Supervisor:
             self._log.say(events.output_line(child.assignment.worker_id, line))
         if not is_open and child.output.descriptor in self._selector.get_map():
             self._selector.unregister(child.output.descriptor)
-
-
-def resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_SIZE
-    except OSError:
-        return 0
 
 
 def _terminate(child: Child) -> None:

@@ -44,7 +44,7 @@ class Stage(Enum):
 
 
 class Database:
-    """One database and at most `connections` sessions on it. Safe to use from threads, never across a fork."""
+    """One database and at most `connections` sessions on it. Safe to use from threads; only closed across a fork."""
 
     def __init__(self, url: str, connections: int = 1) -> None:
         parsed = make_url(url)
@@ -56,7 +56,7 @@ class Database:
 
     @property
     def clock(self) -> Clock:
-        """Measured once a process, on its first connection."""
+        """Measured once, on the first connection; a forked runner has its dispatcher's."""
         if self._clock is None:
             self.read(lambda _connection: None)
         assert self._clock is not None

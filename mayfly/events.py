@@ -164,6 +164,28 @@ def output_dropped(worker_id: str, dropped: int) -> Event:
     return _said("output_dropped", text, Level.WARNING, worker_id=worker_id, bytes=dropped)
 
 
+def import_printed(lane: str, line: str) -> Event:
+    return _said("import_printed", f"The import of handlers for lane={lane} printed: {line}", lane=lane, line=line)
+
+
+def import_output_dropped(lane: str, dropped: int) -> Event:
+    text = f"The import of handlers for lane={lane} printed {dropped:,} bytes more, which were dropped"
+    return _said("import_output_dropped", text, Level.WARNING, lane=lane, bytes=dropped)
+
+
+def import_not_shared(lane: str, trace: str) -> Event:
+    text = f"Each worker of lane={lane} imports the handlers by itself: their import leaves {trace}"
+    return _said("import_not_shared", text, lane=lane, trace=trace)
+
+
+def nursery_ended(lane: str, code: int, unborn: int) -> Event:
+    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+    lost = f" before {unborn} workers were started" if unborn else "; no worker was harmed"
+    text = f"The process that imports the handlers for lane={lane} {how}{lost}"
+    level = Level.ERROR if unborn else Level.WARNING
+    return _said("nursery_ended", text, level, lane=lane, code=code, unborn=unborn)
+
+
 def pruned(rows: int) -> Event:
     return _said("pruned", f"Pruned {rows} old rows", rows=rows)
 

@@ -1,13 +1,17 @@
 """The claims of one runner: each as large as the last one's speed, or the free slots, allow."""
 
 import random
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
 
 from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, claim, has_due, jobs_from
+from mayfly.jobs.claim import Claimant, Found, claim, has_due, jobs_from
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
 from runner.pace import next_claim
@@ -25,15 +29,10 @@ class Claims:
         self._outbox = outbox
         self._assignment = assignment
         self._size = batch_size
+        self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
         self._claimed_at = self._beaten_at = monotonic()
-
-    def take_over(self) -> None:
-        """From now on this process, not its planner, stands behind the runner's row."""
-        now = self._database.clock.now()
-        worker_id = self._assignment.worker_id
-        self._database.run(lambda connection: take_over(connection, worker_id, this_process(), now))
 
     def next(self) -> list[Job]:
         """For a runner that holds nothing. An empty answer means that the lane is empty."""
@@ -65,8 +64,15 @@ class Claims:
         """In one transaction with what the last batch has left to settle: one commit for both."""
         now, told = self._database.clock.now(), self._assignment
         claimant = Claimant(told.worker_id, told.lane, told.lease_until, fresh=self._fresh)
-        taken = self._outbox.flush_and(lambda connection: claim(connection, JOBS, claimant, size, now))
+        taken = self._outbox.flush_and(lambda connection: self._claim_on(connection, claimant, size, now))
+        self._has_taken_over = True
         return jobs_from(taken, told.lane)
+
+    def _claim_on(self, connection: Connection, claimant: Claimant, size: int, now: datetime) -> Sequence[Found]:
+        """With the first claim this process, and no more its planner, stands behind the runner's row."""
+        if not self._has_taken_over:
+            take_over(connection, claimant.worker_id, this_process(), now)
+        return claim(connection, JOBS, claimant, size, now)
 
     def _has_due(self) -> bool:
         now, lane = self._database.clock.now(), self._assignment.lane

@@ -13,22 +13,34 @@ from mayfly.engine import Database
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, Ended, add_planned, close_runner
-from mayfly.logs import open_log
+from mayfly.logs import Log, open_log
 from mayfly.page import Page
 from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings, load_settings
 from mayfly.statedir import open_state_dir, page_path
+from runner.inherited import Inherited
 from runner.life import live
 
 
-def run_assigned(assignment: Assignment, settings: Settings, directory: Path, output: int) -> int:
+def run_assigned(
+    assignment: Assignment, settings: Settings, directory: Path, output: int, inherited: Inherited | None = None
+) -> int:
     """The life of a runner that a dispatcher started. What handlers print goes to the dispatcher."""
-    os.dup2(output, 2)  # before the log is opened: that it cannot be, the dispatcher has told already
-    log = open_log(settings, f"WORKER {assignment.worker_id}")  # before stdout goes: it may be the log
+    log = inherited.log if inherited else None
+    log = (log or print_to(output, settings)).named(f"WORKER {assignment.worker_id}")
     page = Page(page_path(directory, assignment.worker_id))
+    for each in (1, 2):
+        os.dup2(output, each)
+    return live(assignment, settings, page, log, inherited)
+
+
+def print_to(output: int, settings: Settings) -> Log:
+    """From here on nothing is read, and what is printed goes to the dispatcher; the log that was opened before."""
+    os.dup2(output, 2)  # before the log is opened: that it cannot be, the dispatcher has told already
+    log = open_log(settings, "WORKER")  # before stdout goes: it may be the log
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
-    return live(assignment, settings, page, log)
+    return log
 
 
 @click.command(help="Run the due jobs of one lane in this process, until it is empty or the guard ends it.")

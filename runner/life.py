@@ -20,21 +20,23 @@ from runner.batch import BatchRunner, Report
 from runner.claims import Claims
 from runner.connections import RunnerApp
 from runner.guard import Guard
+from runner.inherited import Inherited
 from runner.invoke import Invoker, JobTransaction
 from runner.outbox import Outbox
 
 Work = Callable[[list[Job]], Report]
 
 
-def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> int:
+def live(assignment: Assignment, settings: Settings, page: Page, log: Log, inherited: Inherited | None = None) -> int:
     """Work until the lane is empty or the guard ends it; the exit code."""
     guard = Guard(assignment.deadline, page)
     guard.install()
     log.say(events.worker_started(assignment.lane))
     try:
-        database = opening.open_database(settings)
+        database = inherited.database if inherited else opening.open_database(settings)
+        registry = inherited.registry if inherited else None
         try:
-            return _work(assignment, settings, database, guard, page, log)
+            return _work(assignment, settings, database, registry, guard, page, log)
         finally:
             database.close()
     except MayflyError as error:
@@ -42,13 +44,21 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log) -> in
         return exits.ERROR
 
 
-def _work(assignment: Assignment, settings: Settings, database: Database, guard: Guard, page: Page, log: Log) -> int:
+def _work(
+    assignment: Assignment,
+    settings: Settings,
+    database: Database,
+    registry: Registry | None,
+    guard: Guard,
+    page: Page,
+    log: Log,
+) -> int:
     lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
     outbox = Outbox(database, JOBS, settler, log)
     claims = Claims(database, outbox, assignment, lane.batch_size)
-    claims.take_over()
-    registry = _load_handlers(settings, log)
+    registry = registry or opening.load_registry(settings)
+    _tell_failures(registry, log)
     app = RunnerApp(settings, database, registry, most=lane.concurrency)
     use_app(app)
     invoker = Invoker(
@@ -103,8 +113,6 @@ def _drain(claims: Claims, work: Work, guard: Guard, log: Log) -> int:
     return exits.SUCCESS
 
 
-def _load_handlers(settings: Settings, log: Log) -> Registry:
-    registry = opening.load_registry(settings)
+def _tell_failures(registry: Registry, log: Log) -> None:
     for module, reason in registry.failures.items():
         log.say(events.handler_module_failed(module, reason))
-    return registry

@@ -144,7 +144,7 @@ def test_only_the_command_line_ends_the_process() -> None:
         "mayfly/commandline.py": "how every command ends",
         "mayfly/prctl.py": "a runner whose dispatcher died before it could ask to die with it",
         "mayfly/registry.py": "catches SystemExit: a handler module that exits must not end the runner",
-        "dispatcher/spawn.py": "a forked child must never return into the dispatcher's stack",
+        "dispatcher/forking.py": "a forked child must never return into the stack it was forked from",
     }
     inside = (source for source in sources(*MACHINERY) if not is_cli(source))
     found = [each for source in inside for each in exits_called(source)]

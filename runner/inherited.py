@@ -1,0 +1,21 @@
+"""What a forked runner has from its parent, so that not each one has to make it for itself."""
+
+from dataclasses import dataclass
+
+from mayfly.engine import Database
+from mayfly.logs import Log
+from mayfly.opening import load_registry
+from mayfly.registry import Registry
+from mayfly.settings import Settings
+
+
+@dataclass(frozen=True)
+class Inherited:
+    database: Database  # closed before the fork: what crosses it is the knowledge of the server, never a connection
+    log: Log | None = None
+    registry: Registry | None = None
+
+
+def inherit(settings: Settings, database: Database, log: Log) -> Inherited:
+    """Made once, for all runners of a lane."""
+    return Inherited(database, log, load_registry(settings))
