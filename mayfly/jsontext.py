@@ -31,6 +31,14 @@ def decode(text: str) -> Any:
         raise ValueError("nested too deep to be read") from error
 
 
+def decode_first(text: str) -> tuple[Any, int]:
+    """The value that a text begins with, and where it ends."""
+    try:
+        return json.JSONDecoder().raw_decode(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep to be read") from error
+
+
 def _depth(text: str) -> int:
     """How deep brackets are nested; as long as there are few of them at all, they are not looked at closely."""
     brackets = text.count("{") + text.count("[")

@@ -1,0 +1,66 @@
+"""The five fields of a rule, or @daily and its friends: which of them is wrong, and in which column. Pure."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple, NoReturn
+
+from cronsim import CronSim, CronSimError
+
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
+LONGEST_FIELD = 300  # all sixty minutes, one by one, have 169 characters
+SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times of no place in particular
+
+
+class BadSchedule(ValueError):
+    """What is wrong with a line, and in which column, counted from 1."""
+
+    def __init__(self, column: int, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.reason = reason
+
+
+class Word(NamedTuple):
+    text: str
+    column: int
+
+
+def macro(word: Word) -> str:
+    if word.text not in MACROS:
+        refuse(word.column, f"{word.text!r} is not one of {', '.join(MACROS)}")
+    return MACROS[word.text]
+
+
+def check_fields(fields: Sequence[Word]) -> None:
+    """Each by itself, so that the one that is wrong can be named; then all of them together."""
+    for number, (field, name) in enumerate(zip(fields, FIELDS, strict=True)):
+        if not field.text:
+            refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
+        alone = ["*"] * len(FIELDS)
+        alone[number] = field.text
+        if len(field.text) > LONGEST_FIELD or not _is_understood(" ".join(alone)):
+            refuse(field.column, f"{field.text[:LONGEST_FIELD]!r} is no {name}")
+    together = " ".join(field.text for field in fields)
+    if not _is_understood(together) or next(CronSim(together, SOME_DAY), None) is None:
+        refuse(fields[2].column, "there is no such day: it would never be due")
+
+
+def _is_understood(expression: str) -> bool:
+    try:
+        CronSim(expression, SOME_DAY)
+    except CronSimError:
+        return False
+    return True
+
+
+def refuse(column: int, reason: str) -> NoReturn:
+    raise BadSchedule(column, reason) from None

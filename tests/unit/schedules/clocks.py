@@ -1,0 +1,59 @@
+"""An independent answer to when a rule is due: look at what a clock on the wall shows, minute by minute."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+class Rule(NamedTuple):
+    """Fields as sets, and as they are written."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int] | None  # None: every day
+    starred: bool  # the minute or the hour is written with a star
+    text: str
+
+    def matches(self, shown: datetime) -> bool:
+        in_day = self.days is None or shown.day in self.days
+        return shown.minute in self.minutes and shown.hour in self.hours and in_day
+
+
+def seen_due(rule: Rule, zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
+    """Watch from a day and a half before `after`: what a clock repeats may have been shown first before it."""
+    found = []
+    shown_before: set[datetime] = set()
+    last: datetime | None = None
+    for at in minutes_between(after - 1.5 * DAY, until):
+        shown = at.astimezone(zone).replace(tzinfo=None, fold=0)
+        if rule.starred:
+            is_due = rule.matches(shown)
+        else:
+            jumped = list(minutes_between(last + MINUTE, shown - MINUTE)) if last and shown > last + MINUTE else []
+            first_time = shown not in shown_before
+            is_due = (rule.matches(shown) and first_time) or any(map(rule.matches, jumped))
+        if is_due and at > after:
+            found.append(at)
+        shown_before.add(shown)
+        last = shown
+    return found
+
+
+def minutes_between(start: datetime, end: datetime) -> Iterator[datetime]:
+    """Whole minutes, both ends included."""
+    at = start.replace(second=0, microsecond=0)
+    while at <= end:
+        yield at
+        at += MINUTE
+
+
+def changes_of(zone: ZoneInfo, year: int) -> list[datetime]:
+    """About when the offset changes in a year: six hours after, at most."""
+    start = datetime(year, 1, 1, tzinfo=UTC)
+    times = [start + timedelta(hours=6 * number) for number in range(4 * 366)]
+    offsets = [at.astimezone(zone).utcoffset() for at in times]
+    pairs = zip(times[1:], offsets, offsets[1:], strict=False)
+    return [at for at, before, now in pairs if before != now]

@@ -1,0 +1,195 @@
+"""Lines of schedule files: what they say, and where and why one is refused."""
+
+import json
+import shlex
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mayfly.schedules.entry import CATCH_UP, COMMAND, OVERLAP, Entry, line_of
+from mayfly.schedules.fields import BadSchedule
+from mayfly.schedules.parse import Problem, parse_line, parse_text
+
+# --- what a line says -------------------------------------------------------------------------------------
+
+
+def test_the_shortest_line() -> None:
+    """A rule and a type; all else is as usual."""
+    assert parse_line("5 * * * * metric_rollup") == Entry("metric_rollup", "5 * * * *", "metric_rollup")
+
+
+def test_a_line_with_everything() -> None:
+    """Payload and options, in any number of spaces."""
+    line = (
+        '30  3 1-7 jan,jul mon\tdigest  {"to": "a b", "n": [1, {"x": "}"}]}  lane=mail tz=Europe/Berlin '
+        "catch_up=all jitter=5m overlap=skip max_attempts=2 name=first-monday"
+    )
+
+    assert parse_line(line) == Entry(
+        name="first-monday",
+        expression="30 3 1-7 jan,jul mon",
+        type="digest",
+        payload='{"to":"a b","n":[1,{"x":"}"}]}',
+        lane="mail",
+        tz="Europe/Berlin",
+        catch_up="all",
+        overlap="skip",
+        jitter=300,
+        max_attempts=2,
+    )
+
+
+def test_a_command_takes_the_rest_of_the_line() -> None:
+    """Options stand before it: what follows run: is all the program's."""
+    entry = parse_line("@daily timeout=30s lane=night run: scripts/backup.sh --full lane=x 'a b' # {}")
+
+    assert (entry.name, entry.type, entry.timeout, entry.lane) == ("backup.sh", COMMAND, 30, "night")
+    assert entry.command == "scripts/backup.sh --full lane=x 'a b' # {}"
+
+
+@pytest.mark.parametrize(
+    ("macro", "expression"),
+    [
+        ("@hourly", "0 * * * *"),
+        ("@daily", "0 0 * * *"),
+        ("@midnight", "0 0 * * *"),
+        ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"),
+        ("@yearly", "0 0 1 1 *"),
+        ("@annually", "0 0 1 1 *"),
+    ],
+)
+def test_daily_and_its_friends(macro: str, expression: str) -> None:
+    """As crontab(5) has them."""
+    assert parse_line(f"{macro} x").expression == expression
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86_400)])
+def test_times_have_units(written: str, seconds: int) -> None:
+    """Seconds where none is given."""
+    assert parse_line(f"@daily x jitter={written}").jitter == seconds
+
+
+# --- what is refused --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "reason"),
+    [
+        ("61 * * * * x", 1, "'61' is no minute"),
+        ("* 25 * * * x", 3, "'25' is no hour"),
+        ("*  *  32  * * x", 7, "'32' is no day of the month"),
+        ("* * * foo * x", 7, "'foo' is no month"),
+        ("* * * * 8 x", 9, "'8' is no day of the week"),
+        ("5-1 * * * * x", 1, "'5-1' is no minute"),
+        ("*/0 * * * * x", 1, "'*/0' is no minute"),
+        (f"{'9' * 5000} * * * * x", 1, "is no minute"),
+        ("0 0 30 2 * x", 5, "never be due"),
+        ("0 0 31 2,4 * x", 5, "never be due"),
+        ("0 0 * * x", 9, "'x' is no day of the week"),
+        ("0 0 * *", 8, "the day of the week is missing"),
+        ("0 0 * * *", 10, "a type is missing"),
+        ("@reboot x", 1, "'@reboot' is not one of @hourly"),
+        ("CRON_TZ=UTC", 1, "variables have no effect here"),
+        ("@daily x lanes=a", 10, "lanes= is not an option; did you mean lane=?"),
+        ("@daily x zzz=a", 10, "zzz= is not an option; there are name, lane"),
+        ("@daily x lane=a lane=b", 17, "lane= is given twice"),
+        ("@daily lane=a x lane=b", 17, "lane= is given twice"),
+        ("@daily x lane=", 15, "lane=: must be 1 to 64"),
+        ("@daily x tz=Europe/Berln", 13, "a time zone that this host knows"),
+        ("@daily x tz=../../../etc/passwd", 13, "a time zone that this host knows"),
+        ("@daily x tz=Europe", 13, "a time zone that this host knows"),
+        ("@daily x catch_up=some", 19, "must be latest, none or all"),
+        ("@daily x overlap=no", 18, "must be allow or skip"),
+        ("@daily x jitter=-1", 17, "a time such as 30s"),
+        ("@daily x jitter=2d", 17, "a day at most"),
+        ("@daily x max_attempts=0", 23, "a whole number from 1 to 1000"),
+        ("@daily x timeout=5s", 10, "is for commands"),
+        ('@daily x {"a": }', 16, "the payload is no JSON: Expecting value"),
+        ('@daily x {"a": NaN}', 10, "the payload is no JSON"),
+        ("@daily x [1]", 10, "must be a JSON object"),
+        ("@daily x {}lane=a", 12, "a space must follow the payload"),
+        ("@daily x y", 10, "neither JSON"),
+        ("@daily x {} y", 13, "neither JSON"),
+        ("@daily scripts/x", 8, "is no type here"),
+        ("@daily command {}", 8, "commands are scheduled with run:"),
+        ("@daily run:", 12, "a program must follow run:"),
+        ("@daily run: 'a", 13, "cannot be split into words: No closing quotation"),
+        ("@daily run: ''", 13, "a program must follow run:"),
+        ("@daily run: scripts/ärger", 8, "give it one with name="),
+    ],
+)
+def test_a_wrong_line_is_refused_with_its_column(line: str, column: int, reason: str) -> None:
+    """And with a reason that says what to write."""
+    with pytest.raises(BadSchedule) as refused:
+        parse_line(line)
+
+    assert (refused.value.column, reason in refused.value.reason) == (column, True), refused.value.reason
+
+
+def test_the_good_lines_of_a_file_are_kept() -> None:
+    """With the number of each line; comments and empty lines are neither good nor wrong."""
+    text = "# ours\n\n@daily a\r\n  # more\n* 25 * * * b\n@hourly c"
+
+    assert [
+        str(each) if isinstance(each, Problem) else (each.name, each.where) for each in parse_text(text, "f")
+    ] == [
+        ("a", "f, line 3"),
+        "f, line 5, column 3: '25' is no hour",
+        ("c", "f, line 6"),
+    ]
+
+
+# --- whatever is written ----------------------------------------------------------------------------------
+
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,20}", fullmatch=True)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc {}=#\"'\\é"), inner, max_size=3),
+    max_leaves=6,
+)
+commands = st.lists(st.text("abc/.-= '\"\\$é", min_size=1, max_size=8), min_size=1, max_size=4).map(shlex.join)
+common = {
+    "name": names,
+    "expression": st.sampled_from(["5 * * * *", "0 0 1,15 * mon#2", "*/7 1-5 l * 5l", "0 0 29 2 *"]),
+    "lane": names,
+    "tz": st.sampled_from(["UTC", "Europe/Berlin", "America/Argentina/La_Rioja"]),
+    "catch_up": st.sampled_from(CATCH_UP),
+    "overlap": st.sampled_from(OVERLAP),
+    "jitter": st.integers(0, 86_400),
+    "max_attempts": st.none() | st.integers(1, 1000),
+}
+typed = st.builds(
+    Entry,
+    **common,
+    type=names.filter(lambda name: name not in (COMMAND, "run:")),
+    payload=st.dictionaries(st.text("ab é"), json_values, max_size=3).map(
+        lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    ),
+)
+commanded = st.builds(
+    Entry, **common, type=st.just(COMMAND), command=commands, timeout=st.none() | st.integers(1, 86_400)
+)
+
+
+@given(typed | commanded)
+def test_a_schedule_survives_the_way_through_its_line(entry: Entry) -> None:
+    """What is written for a schedule from Python is read as the same schedule."""
+    assert parse_line(line_of(entry)) == entry
+
+
+WORDS = """* 5 */5 1-5 l lw 1#2 5l @daily x run: {} {"a":1} { [1] lane=a tz=UTC tz= jitter=1d = ' \x00"""
+words = st.sampled_from([*WORDS.split(), "\t"])
+
+
+@settings(max_examples=500)
+@given(st.text() | st.lists(words | st.text(max_size=5), max_size=9).map(" ".join))
+@example("* * * * * x " + "[" * 10_000)
+@example("* * l/5 * 1#2/3 x")
+@example("² * * * ²l x")
+def test_whatever_a_line_has_it_is_a_schedule_or_refused(line: str) -> None:
+    """Never another error, and the column is in the line or just behind it."""
+    [found, *_] = [*parse_text(line.replace("\n", " "), "file"), None]
+
+    assert found is None or isinstance(found, Entry) or 1 <= found.column <= len(line) + 1

@@ -1,0 +1,207 @@
+"""When a rule is due, in every zone, on the days on which its clocks are changed above all."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo, available_timezones
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from mayfly.schedules.recurrence import due_times, last_due, next_due
+from tests.unit.schedules.clocks import DAY, Rule, changes_of, seen_due
+
+ZONES = sorted(available_timezones() - {"localtime"})
+BERLIN = ZoneInfo("Europe/Berlin")
+HOUR = timedelta(hours=1)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def told(due: list[datetime], zone: ZoneInfo = BERLIN) -> list[str]:
+    """As a clock in the zone shows them."""
+    return [each.astimezone(zone).strftime("%d %H:%M %Z") for each in due]
+
+
+def due_within(expression: str, zone: ZoneInfo, after: datetime, until: datetime) -> list[datetime]:
+    found = []
+    for due in due_times(expression, zone, after):
+        if due > until:
+            break
+        found.append(due)
+    return found
+
+
+# --- by example -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("30 2 * * *", ["29 03:00 CEST", "30 02:30 CEST"]),
+        ("0,15,30 2 * * *", ["29 03:00 CEST", "30 02:00 CEST"]),
+        ("30 2,3 * * *", ["29 03:00 CEST", "29 03:30 CEST"]),
+        ("0 2,3 * * *", ["29 03:00 CEST", "30 02:00 CEST"]),
+        ("*/30 2 * * *", ["30 02:00 CEST", "30 02:30 CEST"]),
+        ("30 * * * *", ["29 00:30 CET", "29 01:30 CET", "29 03:30 CEST"]),
+    ],
+)
+def test_a_local_time_that_does_not_exist(expression: str, expected: list[str]) -> None:
+    """Runs once, at the next minute that does; a rule with a star follows real time."""
+    assert told(next_due(expression, BERLIN, at("2026-03-28T23:00"), len(expected))) == expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("30 2 * * *", ["25 02:30 CEST", "26 02:30 CET"]),
+        ("0,30 2 * * *", ["25 02:00 CEST", "25 02:30 CEST", "26 02:00 CET"]),
+        ("*/30 2 * * *", ["25 02:00 CEST", "25 02:30 CEST", "25 02:00 CET", "25 02:30 CET", "26 02:00 CET"]),
+        ("0 * * * *", ["25 01:00 CEST", "25 02:00 CEST", "25 02:00 CET", "25 03:00 CET"]),
+    ],
+)
+def test_a_local_time_that_occurs_twice(expression: str, expected: list[str]) -> None:
+    """Runs the first time only; a rule with a star follows real time."""
+    assert told(next_due(expression, BERLIN, at("2026-10-24T22:30"), len(expected))) == expected
+
+
+def test_between_the_two_the_second_is_not_due_any_more() -> None:
+    """A cycle at the second 02:10 finds 02:15 dealt with an hour ago."""
+    assert told(next_due("15 2 * * *", BERLIN, at("2026-10-25T01:10"))) == ["26 02:15 CET"]
+
+
+def test_a_day_that_a_zone_skipped() -> None:
+    """Samoa had no 30 December 2011: its noon came with the first minute of the 31st."""
+    apia = ZoneInfo("Pacific/Apia")
+
+    due = next_due("0 12 * * *", apia, at("2011-12-29T12:00"), 3)
+
+    assert told(due, apia) == ["29 12:00 -10", "31 00:00 +14", "31 12:00 +14"]
+
+
+def test_a_change_of_half_an_hour() -> None:
+    """Lord Howe puts its clocks back from 02:00 to 01:30."""
+    howe = ZoneInfo("Australia/Lord_Howe")
+
+    assert told(next_due("*/15 2 * * *", howe, at("2026-04-04T14:35"), 2), howe) == [
+        "05 02:00 +1030",
+        "05 02:15 +1030",
+    ]
+    assert told(next_due("45 1 * * *", howe, at("2026-04-04T14:35"), 2), howe) == ["05 01:45 +11", "06 01:45 +1030"]
+
+
+def test_a_leap_day() -> None:
+    """Years apart is no trouble."""
+    assert next_due("0 0 29 2 *", ZoneInfo("UTC"), at("2026-05-04T12:00"), 2) == [at("2028-02-29"), at("2032-02-29")]
+
+
+def test_the_calendar_ends() -> None:
+    """A rule has no more due times then, and no error either."""
+    assert next_due("0 0 1 1 *", ZoneInfo("UTC"), at("9999-06-01"), 1) == []
+
+
+def test_a_rule_is_due_after_its_last_time_only() -> None:
+    """To the minute: what is due now was due now, not again."""
+    assert next_due("0 12 * * *", BERLIN, at("2026-05-04T10:00")) == [at("2026-05-05T10:00")]
+    assert next_due("0 12 * * *", BERLIN, at("2026-05-04T09:59:59.999999")) == [at("2026-05-04T10:00")]
+
+
+# --- the latest -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "after", "until", "expected"),
+    [
+        ("* * * * *", "1990-01-01", "2026-05-04T12:00:05", "2026-05-04T12:00"),
+        ("0 0 29 2 *", "1990-01-01", "2026-05-04T12:00:05", "2024-02-28T23:00"),
+        ("0 12 * * *", "2026-05-04T09:00", "2026-05-04T10:00", "2026-05-04T10:00"),
+        ("0 12 * * *", "2026-05-04T10:00", "2026-05-05T09:59", None),
+        ("0 12 * * *", "2026-05-06T10:00", "2026-05-05T10:30", None),
+    ],
+)
+def test_the_latest_due_time(expression: str, after: str, until: str, expected: str | None) -> None:
+    """However long ago the one before was; none between the two, or where the clock went back."""
+    found = last_due(expression, BERLIN, at(after), at(until))
+
+    assert found == (at(expected) if expected else None)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.sampled_from(["* * * * *", "7 * * * *", "30 2 * * *", "0 9 * * 1", "0 0 1 * *"]),
+    st.timedeltas(timedelta(0), timedelta(days=365)),
+    st.timedeltas(timedelta(0), timedelta(days=3)),
+)
+def test_the_latest_is_the_last_of_all(expression: str, into_the_year: timedelta, span: timedelta) -> None:
+    """As one finds it by counting."""
+    after = at("2026-01-01") + into_the_year
+
+    assert last_due(expression, BERLIN, after, after + span) == next(
+        reversed(due_within(expression, BERLIN, after, after + span)), None
+    )
+
+
+# --- every zone -------------------------------------------------------------------------------------------
+
+
+def numbers(low: int, high: int) -> st.SearchStrategy[frozenset[int]]:
+    return st.frozensets(st.integers(low, high), min_size=1, max_size=4)
+
+
+def written(values: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(values)))
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    step = draw(st.sampled_from([None, None, 1, 7, 20]))
+    minutes = frozenset(range(0, 60, step)) if step else draw(numbers(0, 59))
+    every_hour = draw(st.booleans())
+    hours = frozenset(range(24)) if every_hour else draw(numbers(0, 4) | numbers(0, 23))
+    days = draw(st.none() | numbers(1, 31) | st.just(frozenset(range(1, 32, 2))))
+    fields = (f"*/{step}" if step else written(minutes), "*" if every_hour else written(hours))
+    text = f"{fields[0]} {fields[1]} {written(days) if days else '*'} * *"
+    return Rule(minutes, hours, days, starred=every_hour or step is not None, text=text)
+
+
+@st.composite
+def moments(draw: st.DrawFn) -> tuple[str, datetime]:
+    """A zone, and an instant near a change of its clocks if it has any in that year."""
+    name, year = draw(st.sampled_from(ZONES)), draw(st.integers(1980, 2037))
+    changes = changes_of(ZoneInfo(name), year)
+    near = draw(st.sampled_from(changes)) if changes else datetime(year, 6, 1, tzinfo=UTC)
+    return name, near + draw(st.timedeltas(-DAY, DAY / 2))
+
+
+@settings(deadline=None, max_examples=400)
+@given(moments(), rules())
+@example(
+    ("America/Sao_Paulo", at("2017-10-14T20:00")), Rule(frozenset({0}), frozenset({0}), None, False, "0 0 * * *")
+)
+@example(
+    ("Africa/Casablanca", at("2026-02-14T20:00")), Rule(frozenset({30}), frozenset({2}), None, False, "30 2 * * *")
+)
+@example(
+    ("Pacific/Kwajalein", at("1993-08-20T20:00")), Rule(frozenset({5}), frozenset({9}), None, False, "5 9 * * *")
+)
+def test_in_every_zone_a_rule_is_due_when_the_clock_on_the_wall_says_so(
+    moment: tuple[str, datetime], rule: Rule
+) -> None:
+    """Over two days around a change: what is skipped or repeated runs once, stars run in real time."""
+    name, after = moment
+    until = after + 2 * DAY
+
+    assert due_within(rule.text, ZoneInfo(name), after, until) == seen_due(rule, ZoneInfo(name), after, until)
+
+
+def test_every_zone_there_is() -> None:
+    """A daily rule in the small hours, once a day whatever the clocks do, in this year and in all zones."""
+    for name in ZONES:
+        zone = ZoneInfo(name)
+        for near in changes_of(zone, 2026):
+            due = due_within("30 2 * * *", zone, near - 2 * DAY, near + 2 * DAY)
+            days = [each.astimezone(zone).date() for each in due]
+
+            assert len(days) >= 3, name
+            assert days == [days[0] + number * DAY for number in range(len(days))], name
