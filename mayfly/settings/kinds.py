@@ -1,5 +1,6 @@
 """The kinds of values that settings have, as pydantic's types: how each is read, and in words what it allows."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -9,6 +10,7 @@ from mayfly.settings.values import (
     NAME_RULE,
     check_host_name,
     read_modules,
+    read_paths,
     read_size,
     refuse_bool,
     size_text,
@@ -38,6 +40,11 @@ Modules = Annotated[
     tuple[str, ...],
     BeforeValidator(read_modules),
     Field(description="dotted module names, separated by commas"),
+]
+Paths = Annotated[
+    tuple[Path, ...],
+    BeforeValidator(read_paths),
+    Field(description="files or directories, separated by commas"),
 ]
 HostName = Annotated[
     str,

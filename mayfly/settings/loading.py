@@ -86,5 +86,5 @@ def _display(settings: Settings, name: str) -> str:
     if SIZE in Settings.model_fields[name].metadata:
         return size_text(value)
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(map(str, value))
     return str(value) if isinstance(value, Path) else shown(value)  # a path is not cut short

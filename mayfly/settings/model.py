@@ -26,6 +26,7 @@ from mayfly.settings.kinds import (
     HostName,
     Modules,
     Name,
+    Paths,
     Real,
     one_of,
     size,
@@ -33,7 +34,7 @@ from mayfly.settings.kinds import (
 )
 from mayfly.settings.names import Key, Names
 from mayfly.settings.problems import CONFLICTS
-from mayfly.settings.values import DATABASE_RULE, KIB, MIB, database_url, under_home
+from mayfly.settings.values import DATABASE_RULE, KIB, MIB, SCHEDULE_FILES, database_url, under_home
 
 LaneCount = Annotated[int | None, whole(1, 1000), NUMBER]
 
@@ -95,6 +96,7 @@ class Settings(BaseSettings):
     min_free_memory: Annotated[int, size(0), SIZE] = 64 * MIB
     max_load: Annotated[Real, Field(ge=0, description="a number, 0 or more")] = 10.0
     handlers: Modules = ("handlers",)
+    schedule_files: Paths = tuple(map(Path, SCHEDULE_FILES))
     log_dir: Annotated[Path, Field(description="a directory")] = Path("logs")
     log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = "text"
     log_to: Annotated[Literal["file", "stdout", "syslog"], one_of("file", "stdout", "syslog")] = "file"
@@ -150,6 +152,12 @@ class Settings(BaseSettings):
     def _path_is_under_home(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         home = info.data.get("home")  # missing where home itself is wrong
         return under_home(path, home) if path and home else path
+
+    @field_validator("schedule_files")
+    @classmethod
+    def _paths_are_under_home(cls, paths: tuple[Path, ...], info: ValidationInfo) -> tuple[Path, ...]:
+        home = info.data.get("home")
+        return tuple(under_home(path, home) for path in paths) if home else paths
 
     @field_validator("database_url")
     @classmethod

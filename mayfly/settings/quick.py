@@ -21,9 +21,11 @@ from mayfly.settings.values import (
     KIB,
     MIB,
     NAME_PATTERN,
+    SCHEDULE_FILES,
     check_host_name,
     database_url,
     read_modules,
+    read_paths,
     read_size,
     under_home,
 )
@@ -48,6 +50,7 @@ class QuickSettings(NamedTuple):
 
     home: Path
     database_url: Secret
+    schedule_files: tuple[Path, ...]
     log_dir: Path
     log_format: str
     log_to: str
@@ -167,6 +170,7 @@ SETTINGS: Mapping[str, Rule] = {
     "min_free_memory": Rule(_size, 64 * MIB, at_least=0),
     "max_load": Rule(_number, 10, at_least=0),
     "handlers": Rule(read_modules, ("handlers",)),
+    "schedule_files": Rule(read_paths, SCHEDULE_FILES),
     "log_dir": Rule(_text, "logs"),
     "log_format": _one_of("text", "json"),
     "log_to": _one_of("file", "stdout", "syslog"),
@@ -228,6 +232,7 @@ def _settings(home: Path, values: SimpleNamespace) -> QuickSettings:
     return QuickSettings(
         home=home,
         database_url=Secret(database_url(values.database_url, home)),
+        schedule_files=tuple(under_home(Path(each), home) for each in values.schedule_files),
         log_dir=under_home(Path(values.log_dir), home),
         log_format=values.log_format,
         log_to=values.log_to,

@@ -51,6 +51,20 @@ def read_modules(value: object) -> tuple[str, ...]:
     return modules
 
 
+# Where schedules are looked for; these may be missing, others may not.
+SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")
+
+
+def read_paths(value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str | Path) for name in names):
+        raise ValueError
+    paths = tuple(str(name).strip() for name in names)
+    if not all(paths):
+        raise ValueError
+    return paths
+
+
 def check_host_name(value: str) -> str:
     if not (1 <= len(value) <= 64 and value.isprintable() and " " not in value):  # no other space is printable
         raise ValueError

@@ -89,7 +89,7 @@ def test_a_pools_bounds_are_the_models() -> None:
 def test_the_defaults_are_the_models(tmp_path: Path) -> None:
     """Those that are not read here too: conflicts are looked for among all."""
     loaded = load({"MAYFLY_HOME": str(tmp_path)}).settings
-    own = {"database_url", "log_dir", "host_name"}  # relative to home, or the system's
+    own = {"database_url", "schedule_files", "log_dir", "host_name"}  # relative to home, or the system's
 
     assert as_quick(quick_in(tmp_path)) == as_loaded(loaded)
     assert {name: rule.default for name, rule in SETTINGS.items() if name not in own} == {
@@ -110,6 +110,7 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"KEEP_DEAD_DAYS": "30", "KEEP_DONE_DAYS": "0.5", "HANDLERS": "handlers, shop.jobs", "SPAWN": "exec"},
         {"LANES__MAIL__MAX_WORKERS": "8", "LANES__MAIL__POOL": "email", "POOLS__EMAIL": "3"},
         {"LANES__MAIL__RANK": "-5", "LANES__MAIL__EXTERNAL": "true"},
+        {"SCHEDULE_FILES": "/etc/mayfly/schedule, mine"},
     ],
 )
 def test_what_people_write_is_read(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -156,6 +157,8 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
         {"DATABASE_URL": "oracle://db"},
         {"DATABASE_URL_FILE": "missing"},
         {"LOG_DIR": "~/logs"},
+        {"SCHEDULE_FILES": "schedule,,mine"},
+        {"SCHEDULE_FILES": "schedule,~/mine"},
         {"LOG_FORMAT": "TEXT"},
         {"HOST_NAME": "two words"},
         {"WORKER_TIMEOUT": "56"},

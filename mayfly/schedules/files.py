@@ -1,0 +1,64 @@
+"""Read the schedule files: all schedules of this host, and whatever is wrong in them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from mayfly.schedules.entry import Entry
+from mayfly.schedules.parse import Problem, parse_text
+
+
+@dataclass(frozen=True)
+class Schedules:
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def get(self, name: str) -> Entry | None:
+        return next((each for each in self.entries if each.name == name), None)
+
+
+def read_schedules(files: Iterable[Path], home: Path, payload_limit: int) -> Schedules:
+    """A line that is refused costs no other its turn."""
+    entries: dict[str, Entry] = {}
+    problems: list[Problem] = []
+    for found in (each for file in files for each in _read(file, _shown(file, home))):
+        if isinstance(found, Entry):
+            found = _checked(found, entries, payload_limit)
+        if isinstance(found, Entry):
+            entries[found.name] = found
+        else:
+            problems.append(found)
+    return Schedules(tuple(entries.values()), tuple(problems))
+
+
+def _read(file: Path, shown: str) -> Iterator[Entry | Problem]:
+    try:
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        column = error.start - error.object.rfind(b"\n", 0, error.start)
+        yield Problem(shown, line, column, "is not UTF-8 text; nothing of this file is scheduled")
+    except OSError as error:
+        yield Problem(shown, 0, 0, f"cannot be read: {error.strerror}. See SCHEDULE_FILES")
+    else:
+        yield from parse_text(text, shown)
+
+
+def _checked(entry: Entry, others: dict[str, Entry], payload_limit: int) -> Entry | Problem:
+    """What one line alone cannot know."""
+    size = len(entry.payload.encode())
+    if entry.name in others:
+        taken = f"the name {entry.name!r} is taken by {others[entry.name].where}: give this one another with name="
+        return _problem(entry, taken)
+    if size > payload_limit:
+        return _problem(entry, f"the payload has {size:,} bytes, PAYLOAD_LIMIT allows {payload_limit:,}")
+    return entry
+
+
+def _problem(entry: Entry, reason: str) -> Problem:
+    file, _, line = entry.where.rpartition(", line ")
+    return Problem(file, int(line), 1, reason)
+
+
+def _shown(file: Path, home: Path) -> str:
+    return str(file.relative_to(home)) if file.is_relative_to(home) else str(file)
