@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, TextIO
 
@@ -11,6 +13,7 @@ from dispatcher.cycle import run_cycle
 from dispatcher.lock import take_lock
 from dispatcher.plan import Plan
 from dispatcher.planning import Counted, look
+from dispatcher.schedules import due_schedules
 from dispatcher.summary import trouble_paragraph
 from dispatcher.world import World
 from mayfly import commandline, events, exits, opening
@@ -26,7 +29,9 @@ from mayfly.statedir import lock_path, open_state_dir, state_dir
 from mayfly.version import require_version
 
 
-@click.command(help="Run one cycle: rescue, count, plan, start runners, supervise them, sum up. Meant for cron.")
+@click.command(
+    help="Run one cycle: rescue, fire schedules, count, plan, start runners, supervise them, sum up. Meant for cron."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan and touch nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
 @click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
@@ -87,16 +92,20 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        counted, plan = Counted(), Plan(())
+        counted, plan, due = Counted(), Plan(()), []
     else:
         world = open_world(settings, silent_log(), lanes, started)
-        counted, plan = look(world)
+        due = due_schedules(world)
+        counted, plan = look(world, Counter(entry.lane for entry, _ in due if not entry.jitter))
         world.database.close()
-    click.echo(json.dumps(plan_facts(counted, plan), indent=2) if as_json else plan_table(counted, plan))
+    names = [entry.name for entry, _ in due]
+    click.echo(
+        json.dumps(plan_facts(counted, plan, names), indent=2) if as_json else plan_table(counted, plan, names)
+    )
     return exits.SUCCESS
 
 
-def plan_facts(counted: Counted, plan: Plan) -> dict[str, Any]:
+def plan_facts(counted: Counted, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
     lanes = [
         {
             "lane": each.count.lane.name,
@@ -109,10 +118,10 @@ def plan_facts(counted: Counted, plan: Plan) -> dict[str, Any]:
         }
         for each in plan.lanes
     ]
-    return {"pending": str(counted), "runners": plan.runners, "lanes": lanes}
+    return {"pending": str(counted), "runners": plan.runners, "schedules": list(schedules), "lanes": lanes}
 
 
-def plan_table(counted: Counted, plan: Plan) -> str:
+def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
     rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
     for each in plan.lanes:
         pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
@@ -120,7 +129,9 @@ def plan_table(counted: Counted, plan: Plan) -> str:
         rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([*lines, "", f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."])
+    fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
+    last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
+    return "\n".join([*lines, "", *fired, last])
 
 
 def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Database) -> None:

@@ -1,4 +1,4 @@
-"""One cycle, readable as the story it is: verify, rescue, plan, spawn, supervise, prune, sum up."""
+"""One cycle, readable as the story it is: verify, rescue, fire schedules, plan, spawn, supervise, prune, sum up."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,7 @@ from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
 from dispatcher.lock import HostLock
 from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
+from dispatcher.schedules import Scheduled, fire_schedules
 from dispatcher.spawn import EndedChild, Spawner
 from dispatcher.start import start_refused, start_runners
 from dispatcher.summary import RunnerEnd, Summary, cycle_row, lane_figures, summary_lines
@@ -47,13 +48,13 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
     adopt_orphans()
     progress = Progress()
     try:
-        aftermath, planned = rescue_and_plan(world)
+        aftermath, scheduled, planned = rescue_and_plan(world)
         spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
         spawn(world, spawner, supervisor, planned)
         supervise(world, spawner, supervisor, aftermath, planned, progress)
     finally:
         supervisor.close()
-    return finish(world, aftermath, planned, progress, supervisor.guard_fired)
+    return finish(world, aftermath, scheduled, planned, progress, supervisor.guard_fired)
 
 
 def verify(world: World) -> None:
@@ -71,17 +72,18 @@ def _verify_server(connection: Connection) -> str:
     return dialect.server_name(connection)
 
 
-def rescue_and_plan(world: World) -> tuple[Aftermath, Planned]:
-    """What dead runners held is pending again before anything is counted."""
+def rescue_and_plan(world: World) -> tuple[Aftermath, Scheduled, Planned]:
+    """What dead runners held, and what schedules are due, is pending before anything is counted."""
     with planning(world.database, world.place.host) as cycle_id:
         aftermath = Aftermath(world, cycle_id)
         aftermath.of_lost_runners()
+        scheduled = fire_schedules(world)
         planned = plan_first(world, cycle_id)
     world.log.say(events.pending_jobs(str(planned.counted)))
     tell_plan(world, planned)
     if not planned.assignments and not planned.counted.pending:
         world.log.say(events.nothing_pending())
-    return aftermath, planned
+    return aftermath, scheduled, planned
 
 
 def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
@@ -119,7 +121,14 @@ def supervise(
             world.log.say(events.cycle_failed(str(error)))
 
 
-def finish(world: World, aftermath: Aftermath, planned: Planned, progress: Progress, guard_fired: bool) -> Summary:
+def finish(
+    world: World,
+    aftermath: Aftermath,
+    scheduled: Scheduled,
+    planned: Planned,
+    progress: Progress,
+    guard_fired: bool,
+) -> Summary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, tally = 0, aftermath.tally
     try:
@@ -139,7 +148,9 @@ def finish(world: World, aftermath: Aftermath, planned: Planned, progress: Progr
         rescued=aftermath.rescued,
         repeated=world.database.repeats,
         pruned=pruned,
-        problems=tuple(dict.fromkeys(progress.problems)),
+        fired=scheduled.fired,
+        left_out=scheduled.left_out,
+        problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
         guard_fired=guard_fired,
     )
     tell_summary(world, summary)

@@ -1,9 +1,10 @@
 """From the table to assignments: count, plan, and write the plan down before anybody is started."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 
@@ -35,6 +36,13 @@ class Counted:
     def pending(self) -> int:
         return sum(each.pending for each in self.due)
 
+    def plus(self, coming: Mapping[str, int]) -> "Counted":
+        """As it will be when this many more jobs are due in these lanes."""
+        found = {each.lane: each for each in self.due}
+        lanes = sorted({*found, *coming})
+        due = (found.get(lane, Due(lane, 0, capped=False)).plus(coming.get(lane, 0)) for lane in lanes)
+        return replace(self, due=tuple(due))
+
     def __str__(self) -> str:
         return f"{self.pending}+" if any(each.capped for each in self.due) else str(self.pending)
 
@@ -63,9 +71,9 @@ def plan_more(world: World, cycle_id: int, without: frozenset[str]) -> Planned |
         return _plan(world, number, cycle_id, without)
 
 
-def look(world: World) -> tuple[Counted, Plan]:
+def look(world: World, coming: Mapping[str, int] = MappingProxyType({})) -> tuple[Counted, Plan]:
     """The plan as it would be, without a lock and without a trace: --dry-run."""
-    counted = world.database.read(lambda connection: count_work(connection, world))
+    counted = world.database.read(lambda connection: count_work(connection, world)).plus(coming)
     return counted, make_plan(world, counted)
 
 

@@ -28,6 +28,8 @@ class Summary:
     rescued: int = 0
     repeated: int = 0
     pruned: int = 0
+    fired: int = 0  # due times of schedules that became jobs
+    left_out: int = 0  # and schedules of which some did not
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 
@@ -58,9 +60,11 @@ class Summary:
 def summary_lines(summary: Summary) -> list[str]:
     """The block that operators grep for."""
     lived = [each.lived_ms for each in summary.ends]
+    scheduled = [f"Schedules fired: {summary.fired}, left out: {summary.left_out}"]
     average = f"{sum(lived) / len(lived):.0f}ms" if lived else "-"
     return [
         "Dispatch Summary:",
+        *(scheduled if summary.fired or summary.left_out else []),
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",

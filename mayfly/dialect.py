@@ -347,6 +347,15 @@ def upsert(dialect: Dialect, table: Table, key: tuple[str, ...], columns: Collec
     )
 
 
+def insert_missing(dialect: Dialect, table: Table, key: tuple[str, ...]) -> Insert:
+    """INSERT that leaves a row alone which already has this key."""
+    # Differs because MySQL writes IGNORE where the others write ON CONFLICT DO NOTHING.
+    if is_mysql(dialect):
+        return mysql.insert(table).prefix_with("IGNORE")
+    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    return insert(table).on_conflict_do_nothing(index_elements=list(key))
+
+
 def has_partial_indexes(dialect: Dialect) -> bool:
     # Differs because MySQL and MariaDB cannot index some of a table's rows only.
     return not is_mysql(dialect)

@@ -1,6 +1,6 @@
 """Everything that Mayfly says in its log: all the wording, in one place. Operators grep for these phrases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -55,6 +55,24 @@ def setting_doubtful(sentence: str) -> Event:
 def runner_lost(worker_id: str, lane: str, jobs: int) -> Event:
     text = f"Rescued {jobs} jobs of {worker_id}, which is gone"
     return _said("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)
+
+
+def schedules_fired(names: Sequence[str]) -> Event:
+    return _said("schedules_fired", f"Schedules fired: {len(names)} ({', '.join(names)})", names=list(names))
+
+
+def schedule_skipped(name: str, first: datetime, last: datetime, because: str) -> Event:
+    span = _minute(first) if first == last else f"{_minute(first)} to {_minute(last)}"
+    text = f"Schedule {name}: what was due {span} is left out ({because})"
+    return _said("schedule_skipped", text, Level.WARNING, schedule=name, first=first, last=last, because=because)
+
+
+def schedule_refused(problem: str) -> Event:
+    return _said("schedule_refused", f"Schedule refused: {problem}", Level.ERROR, problem=problem)
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"
 
 
 def pending_jobs(pending: str) -> Event:

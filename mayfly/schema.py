@@ -8,7 +8,7 @@ from sqlalchemy.sql.elements import KeyedColumnElement
 
 from mayfly.dialect import Id, JsonText, LongText, UtcDateTime
 
-VERSION = "0001"  # what migrations/ leads to; a test keeps the two together
+VERSION = "0002"  # what migrations/ leads to; a test keeps the two together
 VERSION_TABLE = "mayfly_version"
 
 NAME_LENGTH = 64  # lanes, types, hosts, worker ids
@@ -131,6 +131,19 @@ lanes = Table(
     metadata,
     Column("lane", String(NAME_LENGTH), primary_key=True),
     Column("passed_over", Integer),  # cycles in a row with work and without a runner
+)
+
+schedules = Table(
+    "mayfly_schedules",
+    metadata,
+    Column("name", String(NAME_LENGTH), primary_key=True),
+    Column("rule", LongText),  # as it was when the due times below were found
+    Column("dealt_until", UtcDateTime),  # every due time up to here was dealt with
+    Column("last_due_at", UtcDateTime),  # the last that became a job
+    Column("paused_at", UtcDateTime),
+    Column("paused_until", UtcDateTime),
+    Column("paused_by", String(NAME_LENGTH)),
+    Column("pause_reason", LongText),
 )
 
 locks = Table(

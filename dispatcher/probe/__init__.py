@@ -16,6 +16,7 @@ from mayfly import events
 from mayfly.clock import Clock, clock_from, host_now, milliseconds, monotonic
 from mayfly.events import Level
 from mayfly.logs import Log, Sink, open_sink
+from mayfly.schedules.wake import may_be_due
 from mayfly.settings.quick import QuickSettings
 from mayfly.statedir import lock_path, open_state_dir, pages_in
 
@@ -69,7 +70,7 @@ def _run_locked(settings: QuickSettings, directory: Path, started: float) -> boo
     log.say(events.cycle_started(host_now(), settings.host_name))
     session = connect(settings.database_url.get_secret_value())
     try:
-        was_idle = _run_connected(session, settings, log, started)
+        was_idle = _run_connected(session, settings, directory, log, started)
     finally:
         session.close()
     if was_idle:
@@ -77,10 +78,10 @@ def _run_locked(settings: QuickSettings, directory: Path, started: float) -> boo
     return was_idle
 
 
-def _run_connected(session: Session, settings: QuickSettings, log: Log, started: float) -> bool:
+def _run_connected(session: Session, settings: QuickSettings, directory: Path, log: Log, started: float) -> bool:
     clock = _measure(session)
     now = clock.now()
-    if clock.is_skewed or any(doubts(session, settings, now)):
+    if clock.is_skewed or may_be_due(settings, directory, now) or any(doubts(session, settings, now)):
         return False
     log.say(events.database_verified(str(session.server)))
     log.say(events.pending_jobs("0"))

@@ -2,7 +2,7 @@
 -- UPDATE_GOLDEN=1 scripts/test tests/unit/dispatcher/test_derived.py writes it anew.
 
 -- schema version
-0001
+0002
 
 -- clock
 SELECT (UTC_TIMESTAMP(6)) AS anon_1

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,9 @@ class Due:
     lane: str
     pending: int
     capped: bool  # there may be more: the count stopped here
+
+    def plus(self, more: int) -> "Due":
+        return replace(self, pending=self.pending + more)
 
     def __str__(self) -> str:
         return f"{self.pending}+" if self.capped else str(self.pending)

@@ -65,6 +65,7 @@ OURS = {
     *(f"dispatcher.probe{module}" for module in ("", ".address", ".drivers", ".look", ".server")),
     *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".events", ".exits", ".logs", ".statedir")),
     *(f"mayfly.jobs{module}" for module in ("", ".keep")),
+    *(f"mayfly.schedules{module}" for module in ("", ".wake")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
     *(f"mayfly.settings{module}" for module in (".quick", ".sources", ".values")),
 }

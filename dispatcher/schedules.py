@@ -1,0 +1,75 @@
+"""The schedules' part of a cycle: fire what is due, tell it, and note for idle cycles when that will be again."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dispatcher.world import World
+from mayfly import events
+from mayfly.clock import host_now
+from mayfly.jobs.enqueue import Door
+from mayfly.schedules.wake import are_settled, forget_next, looks_of, note_next, schedule_files
+
+if TYPE_CHECKING:
+    from mayfly.schedules.entry import Entry
+    from mayfly.schedules.files import Schedules
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """What the summary says of them."""
+
+    fired: int = 0
+    left_out: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def fire_schedules(world: World) -> Scheduled:
+    """Whoever has no schedule files pays for a look whether there are any."""
+    files = schedule_files(world.settings)
+    if not files:
+        return Scheduled()
+    looks, settled = looks_of(files), are_settled(files, host_now())
+    schedules = _read(world, files)
+    from mayfly.schedules.fire import Fired, fire_due  # here, as below: most installations can do without cronsim
+
+    door = Door(world.settings.payload_limit, world.settings.max_attempts)
+    fired = fire_due(world.database, schedules.entries, door) if schedules.entries else Fired()
+    if fired.jobs:
+        world.log.say(events.schedules_fired([entry.name for entry, _ in fired.jobs]))
+    for each in fired.skipped:
+        world.log.say(events.schedule_skipped(each.entry.name, each.first, each.last, each.because))
+    for problem in schedules.problems:
+        world.log.say(events.schedule_refused(str(problem)))
+    _note(world.directory, looks, fired.next_at, is_sure=settled and not schedules.problems)
+    return Scheduled(len(fired.jobs), len(fired.skipped), tuple(map(str, schedules.problems)))
+
+
+def due_schedules(world: World) -> "list[tuple[Entry, datetime]]":
+    """What would be fired, for --dry-run."""
+    files = schedule_files(world.settings)
+    if not files:
+        return []
+    from mayfly.schedules.fire import decide_all
+    from mayfly.schedules.store import load_known
+
+    known = world.database.read(load_known)
+    decisions = decide_all(_read(world, files).entries, known, world.database.clock.now())
+    return [(each.entry, due) for each in decisions for due in each.due]
+
+
+def _read(world: World, files: list[Path]) -> "Schedules":
+    from mayfly.schedules.files import read_schedules
+
+    return read_schedules(files, world.settings.home, world.settings.payload_limit)
+
+
+def _note(directory: Path, looks: str, next_at: datetime | None, is_sure: bool) -> None:
+    """A note that cannot be written costs the next cycle its shortcut, and nothing else."""
+    with suppress(OSError):
+        if is_sure:
+            note_next(directory, looks, next_at)
+        else:
+            forget_next(directory)

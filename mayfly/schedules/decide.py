@@ -1,0 +1,90 @@
+"""Decide which due times of a schedule become jobs, and which are left out and why. Pure: now is an argument."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+
+from mayfly.schedules.entry import Entry
+from mayfly.schedules.recurrence import due_times, last_due, next_due
+
+ON_TIME = timedelta(seconds=90)  # a cycle a minute, one of them skipped or slow
+MOST_AT_ONCE = 1000  # of one schedule in one cycle; with catch_up=all the rest follows in the next ones
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the table knows of a schedule."""
+
+    rule: str
+    dealt_until: datetime  # every due time up to here was dealt with
+    last_due_at: datetime | None = None  # the last that became a job
+    paused_at: datetime | None = None
+    paused_until: datetime | None = None
+    paused_by: str | None = None
+    pause_reason: str | None = None
+
+    def is_paused(self, now: datetime) -> bool:
+        return self.paused_at is not None and (self.paused_until is None or now < self.paused_until)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What this cycle does about one schedule."""
+
+    entry: Entry
+    dealt_until: datetime
+    due: tuple[datetime, ...] = ()  # these become jobs
+    left_out: tuple[datetime, datetime] | None = None  # the first and the last of those that do not
+    because: str = ""
+    is_new: bool = False
+
+
+def decide(entry: Entry, known: Known | None, now: datetime) -> Decision | None:
+    """None where there is nothing to do or to write down."""
+    if known is None:
+        return Decision(entry, dealt_until=now, is_new=True)
+    after = known.dealt_until
+    if known.paused_until is not None and known.paused_until <= now:
+        after = max(after, known.paused_until - timedelta.resolution)  # what was due while it was paused is gone
+    first = next(iter(next_due(entry.expression, entry.zone, after)), None)
+    if first is None or first > now:
+        # A host that has the old rule may be about to deal with what is due now: only what lies behind is cut off.
+        return Decision(entry, max(known.dealt_until, now - ON_TIME)) if known.rule != entry.rule else None
+    last = last_due(entry.expression, entry.zone, after, now) or first
+    if known.is_paused(now):
+        return Decision(entry, last, left_out=(first, last), because=_paused(known))
+    if entry.catch_up == "all" and known.rule == entry.rule:
+        due = tuple(
+            takewhile(lambda at: at <= now, islice(due_times(entry.expression, entry.zone, after), MOST_AT_ONCE))
+        )
+        return Decision(entry, due[-1], due)
+    return _latest(entry, known, first, last, now)
+
+
+def _latest(entry: Entry, known: Known, first: datetime, last: datetime, now: datetime) -> Decision:
+    """The last of them alone, or not even that if it is late and nobody wants it late."""
+    has_past = known.rule == entry.rule  # a rule that was just edited must not run for what it would have done
+    if now - last > ON_TIME and (entry.catch_up == "none" or not has_past):
+        because = f"catch_up={entry.catch_up}" if has_past else "the rule is new"
+        return Decision(entry, last, left_out=(first, last), because=because)
+    if first == last:
+        return Decision(entry, last, (last,))
+    before = last_due(entry.expression, entry.zone, first - timedelta.resolution, last - timedelta.resolution)
+    return Decision(entry, last, (last,), (first, before or first), f"catch_up={entry.catch_up}")
+
+
+def wakes_at(entry: Entry, decision: Decision | None, now: datetime) -> datetime | None:
+    """When it must be looked at again; in the past if there is more to catch up with."""
+    after = now if decision is None else min(now, decision.dealt_until)
+    return next(iter(next_due(entry.expression, entry.zone, after)), None)
+
+
+def jitter_of(entry: Entry, due: datetime) -> timedelta:
+    """By chance, but the same for everybody who asks."""
+    digest = hashlib.sha256(f"{entry.name} {due.isoformat()}".encode()).digest()
+    return timedelta(seconds=entry.jitter) * (int.from_bytes(digest[:4]) / 2**32)
+
+
+def _paused(known: Known) -> str:
+    return f"paused: {known.pause_reason}" if known.pause_reason else "paused"

@@ -1,0 +1,117 @@
+"""Turn what is due into jobs: each due time of a schedule once, whichever host comes first.
+
+How far a schedule was dealt with is read under a lock and moved on in the transaction that inserts its jobs. A host
+that comes second finds nothing due any more, and says nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection
+
+from mayfly import jsontext
+from mayfly.engine import Database
+from mayfly.jobs.enqueue import Door, NewJob, insert_jobs
+from mayfly.schedules.decide import Decision, Known, decide, jitter_of, wakes_at
+from mayfly.schedules.entry import Entry
+from mayfly.schedules.store import Progress, add_new, load_known, lock_known, write_progress
+from mayfly.schema import JOBS
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Due times that became no job, from the first to the last, and why."""
+
+    entry: Entry
+    first: datetime
+    last: datetime
+    because: str
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What a cycle did about its schedules."""
+
+    jobs: tuple[tuple[Entry, datetime], ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    next_at: datetime | None = None  # when something is due again
+
+
+@dataclass
+class _Firing:
+    """One transaction's worth of it; a repeated one starts with a new."""
+
+    door: Door
+    jobs: list[tuple[Entry, datetime]] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def fire(self, connection: Connection, decision: Decision) -> None:
+        entry = decision.entry
+        if decision.left_out is not None:
+            self.skipped.append(Skipped(entry, *decision.left_out, decision.because))
+        for due in decision.due:
+            if entry.overlap == "allow" or insert_jobs(connection, JOBS, [new_job(self.door, entry, due)]):
+                self.jobs.append((entry, due))
+            else:
+                self.skipped.append(Skipped(entry, due, due, "overlap=skip: the job before it is unfinished"))
+
+    def insert_plain(self, connection: Connection) -> None:
+        """Those that may overlap, all in one statement."""
+        plain = [new_job(self.door, entry, due) for entry, due in self.jobs if entry.overlap == "allow"]
+        insert_jobs(connection, JOBS, plain)
+
+
+def decide_all(entries: Iterable[Entry], known: Mapping[str, Known], now: datetime) -> list[Decision]:
+    found = (decide(each, known.get(each.name), now) for each in entries)
+    return [each for each in found if each is not None]
+
+
+def fire_due(database: Database, entries: Sequence[Entry], door: Door) -> Fired:
+    """Nothing is written, and no lock taken, while nothing is due."""
+    now = database.clock.now()
+    decisions = decide_all(entries, database.read(load_known), now)
+    firing = _Firing(door)
+    if decisions:
+        due = [each.entry for each in decisions]
+        firing = database.run(lambda connection: _fire(connection, due, door, now))
+    by_name = {each.entry.name: each for each in decisions}
+    wakes = (wakes_at(each, by_name.get(each.name), now) for each in entries)
+    next_at = min((each for each in wakes if each is not None), default=None)
+    return Fired(tuple(firing.jobs), tuple(firing.skipped), next_at)
+
+
+def _fire(connection: Connection, entries: Sequence[Entry], door: Door, now: datetime) -> _Firing:
+    known = lock_known(connection, [each.name for each in entries])
+    decisions = decide_all(entries, known, now)
+    firing = _Firing(door)
+    for each in decisions:
+        firing.fire(connection, each)
+    firing.insert_plain(connection)
+    add_new(connection, [each.entry for each in decisions if each.is_new], now)
+    last = {entry.name: due for entry, due in firing.jobs}
+    write_progress(
+        connection,
+        [
+            Progress(each.entry, each.dealt_until, last.get(each.entry.name, known[each.entry.name].last_due_at))
+            for each in decisions
+            if not each.is_new
+        ],
+    )
+    return firing
+
+
+def new_job(door: Door, entry: Entry, due: datetime) -> NewJob:
+    """The job of one due time. Its keys: one unfinished job of a schedule at a time, or one for each due time."""
+    payload = jsontext.decode(entry.payload) if entry.command is None else {"schedule": entry.name}
+    each = f"schedule:{entry.name}"
+    return door.admit(
+        entry.type,
+        payload,
+        None,
+        lane=entry.lane,
+        run_at=due + (jitter_of(entry, due) if entry.jitter else timedelta(0)),
+        unique_key=each if entry.overlap == "skip" else f"{each}:{due.isoformat()}",
+        group_key=each,
+        max_attempts=entry.max_attempts,
+    )

@@ -1,0 +1,327 @@
+"""Due times become jobs: each once, whoever races for it, however long nobody looked."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+from sqlalchemy.event import listen, remove
+
+from mayfly import schema
+from mayfly.clock import Clock
+from mayfly.engine import Database
+from mayfly.jobs.enqueue import Door
+from mayfly.schedules import store
+from mayfly.schedules.decide import jitter_of
+from mayfly.schedules.entry import Entry
+from mayfly.schedules.fire import Fired, fire_due
+from mayfly.schedules.parse import parse_line
+from tests.database.factories import change_job, in_threads, rows_of
+from tests.factories import NOON
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+DOOR = Door(64 << 10, 5)
+
+
+class StoppedClock(Clock):
+    """The time that a test says it is."""
+
+    at: datetime
+
+    def now(self) -> datetime:
+        return self.at
+
+
+def set_time(database: Database, at: datetime) -> None:
+    clock = StoppedClock()
+    clock.at = at
+    database.set_clock(clock)
+
+
+def fire(database: Database, at: datetime, *entries: Entry) -> Fired:
+    set_time(database, at)
+    return fire_due(database, entries, DOOR)
+
+
+def see(database: Database, *lines: str, at: datetime = NOON) -> list[Entry]:
+    """Schedules as they are after their first cycle, a second past the full hour unless told otherwise."""
+    entries = [parse_line(line) for line in lines]
+    assert fire(database, at + timedelta(seconds=1), *entries).jobs == ()
+    return entries
+
+
+def jobs(database: Database) -> Sequence[Any]:
+    ordered = select(schema.jobs).order_by(schema.jobs.c.id)
+    return database.run(lambda connection: connection.execute(ordered).all())
+
+
+def due_of(fired: Fired) -> list[str]:
+    return [f"{due:%H:%M}" for _, due in fired.jobs]
+
+
+# --- one job --------------------------------------------------------------------------------------------
+
+
+def test_a_due_time_becomes_one_job(database: Database) -> None:
+    """With everything that its line says; another cycle in the same minute finds nothing more."""
+    line = '30 * * * * digest {"to": "ann"} lane=mail max_attempts=2'
+    [entry] = see(database, line)
+
+    first = fire(database, NOON + 30 * MINUTE, entry)
+    again = fire(database, NOON + 30 * MINUTE + timedelta(seconds=40), entry)
+
+    assert (due_of(first), due_of(again), again.skipped) == (["12:30"], [], ())
+    assert first.next_at == NOON + 90 * MINUTE
+    [job] = jobs(database)
+    assert (job.type, job.payload, job.lane, job.max_attempts) == ("digest", '{"to":"ann"}', "mail", 2)
+    assert (job.run_at, job.status, job.group_key) == (NOON + 30 * MINUTE, "pending", "schedule:digest")
+    [row] = rows_of(database, schema.schedules)
+    assert (row.dealt_until, row.last_due_at) == (NOON + 30 * MINUTE, NOON + 30 * MINUTE)
+
+
+def test_a_schedule_that_is_new_has_no_past(database: Database) -> None:
+    """What was due just before its first cycle is not made up for."""
+    entry = parse_line("0 12 * * * x")
+
+    assert fire(database, NOON + timedelta(seconds=1), entry).jobs == ()
+    assert jobs(database) == []
+
+
+def test_a_due_time_is_not_fired_again_when_its_job_is_done_and_pruned(database: Database) -> None:
+    """What is remembered is how far the schedule was dealt with, not its job."""
+    [entry] = see(database, "30 * * * * x")
+    fire(database, NOON + 30 * MINUTE, entry)
+    database.run(lambda connection: connection.execute(schema.jobs.delete()))
+
+    assert fire(database, NOON + 31 * MINUTE, entry).jobs == ()
+
+
+def test_a_command_is_enqueued_by_its_name_alone(database: Database) -> None:
+    """The row never holds what is run."""
+    [entry] = see(database, "30 * * * * name=nightly run: scripts/nightly --all")
+    fire(database, NOON + 30 * MINUTE, entry)
+
+    [job] = jobs(database)
+    assert (job.type, job.payload) == ("command", '{"schedule":"nightly"}')
+
+
+def test_jitter_delays_a_job_by_the_same_on_every_host(database: Database) -> None:
+    """A time between the due one and the jitter behind it, another for each due time."""
+    [entry] = see(database, "30 * * * * x jitter=10m")
+    for hours in range(2):
+        fire(database, NOON + 30 * MINUTE + hours * HOUR, entry)
+
+    delays = [job.run_at - (NOON + 30 * MINUTE + number * HOUR) for number, job in enumerate(jobs(database))]
+    assert all(timedelta(0) <= delay < 10 * MINUTE for delay in delays)
+    assert delays == [jitter_of(entry, NOON + 30 * MINUTE + number * HOUR) for number in range(2)]
+    assert delays[0] != delays[1]
+
+
+# --- rivals ---------------------------------------------------------------------------------------------
+
+
+def test_many_hosts_fire_each_due_time_once(migrated_url: str) -> None:
+    """Eight at once, over three due times of ten schedules: thirty jobs, and nobody says a word about losing."""
+    lines = [f"* * * * * type-{number} overlap={'skip' if number % 2 else 'allow'}" for number in range(10)]
+    hosts = [Database(migrated_url) for _ in range(8)]
+    entries = see(hosts[0], *lines)
+
+    fired: list[Fired] = []
+    for minute in range(1, 4):
+        at = NOON + minute * MINUTE + timedelta(seconds=2)
+        fired += in_threads([partial(fire, host, at, *entries) for host in hosts])
+        for job in jobs(hosts[0]):
+            change_job(hosts[0], job.id, status="done")
+
+    assert sum(len(each.jobs) for each in fired) == 30
+    assert [each.skipped for each in fired] == [()] * 24
+    found = [(job.type, job.run_at) for job in jobs(hosts[0])]
+    assert len(found) == len(set(found)) == 30
+    for host in hosts:
+        host.close()
+
+
+def test_many_hosts_see_a_new_schedule_at_once(migrated_url: str) -> None:
+    """It is written down once, and fired by nobody."""
+    hosts = [Database(migrated_url) for _ in range(4)]
+    entry = parse_line("* * * * * x")
+
+    fired = in_threads([partial(fire, host, NOON, entry) for host in hosts])
+
+    assert [each.jobs for each in fired] == [()] * 4
+    assert len(rows_of(hosts[0], schema.schedules)) == 1
+    for host in hosts:
+        host.close()
+
+
+def test_a_transaction_that_fails_leaves_the_due_time_to_the_next(database: Database) -> None:
+    """The job and how far the schedule was dealt with are written together, or neither."""
+    [entry] = see(database, "30 * * * * x")
+
+    def break_off(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.startswith("INSERT INTO mayfly_schedules"):  # the jobs are inserted by then
+            raise ZeroDivisionError
+
+    listen(database.engine, "before_cursor_execute", break_off)
+    with pytest.raises(ZeroDivisionError):
+        fire(database, NOON + 30 * MINUTE, entry)
+    remove(database.engine, "before_cursor_execute", break_off)
+
+    assert jobs(database) == []
+    assert due_of(fire(database, NOON + 30 * MINUTE, entry)) == ["12:30"]
+
+
+def test_hosts_with_different_rules_under_one_name_miss_nothing_that_is_due_now(
+    database: Database, rival: Database
+) -> None:
+    """In the middle of a deploy each host fires what its own files say, and a due time of both once."""
+    [old] = see(database, "0 3 * * * x")
+    new = parse_line("30 * * * * x")
+    fire(rival, NOON + 29 * MINUTE, new)
+
+    fire(database, NOON + 30 * MINUTE + timedelta(seconds=1), old)
+    fired = fire(rival, NOON + 30 * MINUTE + timedelta(seconds=2), new)
+
+    assert due_of(fired) == ["12:30"]
+
+
+# --- after a sleep --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fired", "skipped"),
+    [
+        ("latest", ["13:50"], [("12:10", "13:40")]),
+        ("none", [], [("12:10", "13:50")]),
+        ("all", [f"{12 + n // 6}:{n % 6}0" for n in range(1, 12)], []),
+    ],
+)
+def test_after_a_sleep_of_two_hours(
+    database: Database, catch_up: str, fired: list[str], skipped: list[tuple[str, str]]
+) -> None:
+    """Neither forgotten nor a flood: the latest, nothing, or all, as was asked for; and what is left out is told."""
+    [entry] = see(database, f"*/10 * * * * x catch_up={catch_up}")
+
+    found = fire(database, NOON + 118 * MINUTE, entry)
+
+    assert due_of(found) == fired
+    assert [(f"{each.first:%H:%M}", f"{each.last:%H:%M}") for each in found.skipped] == skipped
+    assert found.next_at == NOON + 2 * HOUR
+    assert fire(database, NOON + 119 * MINUTE, entry) == Fired(next_at=NOON + 2 * HOUR)
+
+
+def test_what_comes_a_minute_late_is_on_time(database: Database) -> None:
+    """A cycle that was skipped is no sleep: catch_up=none runs it."""
+    [entry] = see(database, "*/10 * * * * x catch_up=none")
+
+    assert due_of(fire(database, NOON + 11 * MINUTE + timedelta(seconds=2), entry)) == ["12:10"]
+
+
+def test_all_of_a_long_sleep_comes_in_portions(database: Database) -> None:
+    """A thousand a cycle; the next cycle is told not to be idle."""
+    [entry] = see(database, "* * * * * x catch_up=all")
+
+    first, second = (fire(database, NOON + 1500 * MINUTE, entry) for _ in range(2))
+
+    assert (len(first.jobs), first.next_at) == (1000, NOON + 1001 * MINUTE)
+    assert (len(second.jobs), second.next_at) == (500, NOON + 1501 * MINUTE)
+    assert len({job.run_at for job in jobs(database)}) == 1500
+
+
+def test_an_edited_rule_does_not_run_for_its_past(database: Database) -> None:
+    """Moved in the afternoon from night to morning, it waits for the next morning."""
+    see(database, "0 3 * * * x")
+    edited = parse_line("0 13 * * * x")
+
+    assert fire(database, NOON + 3 * HOUR, edited).jobs == ()
+    assert due_of(fire(database, NOON + 25 * HOUR, edited)) == ["13:00"]
+
+
+# --- overlap --------------------------------------------------------------------------------------------
+
+
+def test_overlap_skip_waits_for_the_job_before(database: Database) -> None:
+    """Pending or processing, it is in the way; then the due time is skipped, and told."""
+    [entry] = see(database, "*/10 * * * * x overlap=skip")
+    fire(database, NOON + 10 * MINUTE, entry)
+    [job] = jobs(database)
+
+    while_pending = fire(database, NOON + 20 * MINUTE, entry)
+    change_job(database, job.id, status="processing")
+    while_processing = fire(database, NOON + 30 * MINUTE, entry)
+    change_job(database, job.id, status="done")
+    afterwards = fire(database, NOON + 40 * MINUTE, entry)
+
+    assert [due_of(each) for each in (while_pending, while_processing, afterwards)] == [[], [], ["12:40"]]
+    assert [each.because for each in while_pending.skipped] == ["overlap=skip: the job before it is unfinished"]
+    [row] = rows_of(database, schema.schedules)
+    assert row.last_due_at == NOON + 40 * MINUTE
+
+
+def test_overlap_allow_does_not_wait(database: Database) -> None:
+    """Each due time is a job of its own."""
+    [entry] = see(database, "*/10 * * * * x")
+    for minutes in (10, 20):
+        fire(database, NOON + minutes * MINUTE, entry)
+
+    assert len(jobs(database)) == 2
+
+
+# --- paused ---------------------------------------------------------------------------------------------
+
+
+def pause(database: Database, entry: Entry, at: datetime, until: datetime | None = None) -> None:
+    database.run(lambda connection: store.pause(connection, entry, at, until, "ann", "the printer burns"))
+
+
+def test_a_paused_schedule_fires_nothing_and_says_so(database: Database) -> None:
+    """And does not make up for it when it is resumed."""
+    [entry] = see(database, "*/10 * * * * x catch_up=all")
+    pause(database, entry, NOON + 5 * MINUTE)
+
+    paused = fire(database, NOON + 10 * MINUTE, entry)
+    database.run(lambda connection: store.resume(connection, "x", NOON + 25 * MINUTE))
+    resumed = fire(database, NOON + 30 * MINUTE, entry)
+
+    assert (due_of(paused), [each.because for each in paused.skipped]) == ([], ["paused: the printer burns"])
+    assert due_of(resumed) == ["12:30"]
+
+
+def test_a_pause_ends_by_itself(database: Database) -> None:
+    """What is due at its end or later runs, what was due before it does not, whether or not a cycle came by."""
+    [entry] = see(database, "*/10 * * * * x catch_up=all")
+    pause(database, entry, NOON + 5 * MINUTE, until=NOON + 20 * MINUTE)
+
+    assert due_of(fire(database, NOON + 35 * MINUTE, entry)) == ["12:20", "12:30"]
+
+
+def test_a_schedule_can_be_paused_before_its_first_cycle(database: Database) -> None:
+    """It is written down with its pause."""
+    entry = parse_line("* * * * * x")
+    pause(database, entry, NOON)
+
+    assert fire(database, NOON + MINUTE, entry).jobs == ()
+    assert database.run(lambda connection: store.resume(connection, "x", NOON + MINUTE))
+    assert not database.run(lambda connection: store.resume(connection, "x", NOON + MINUTE))
+
+
+def test_firing_leaves_a_pause_of_the_same_moment_alone(database: Database) -> None:
+    """What somebody wrote about a pause is not overwritten by the cycle's progress."""
+    [entry] = see(database, "*/10 * * * * x")
+    pause(database, entry, NOON + 5 * MINUTE)
+    fire(database, NOON + 10 * MINUTE, entry)
+
+    [row] = rows_of(database, schema.schedules)
+    assert (row.paused_at, row.paused_by, row.pause_reason) == (NOON + 5 * MINUTE, "ann", "the printer burns")
+
+
+def test_a_row_of_a_schedule_that_no_file_names_is_left_alone(database: Database) -> None:
+    """Another host may have it in its files."""
+    see(database, "* * * * * other")
+    database.run(lambda c: c.execute(update(schema.schedules).values(dealt_until=NOON - HOUR)))
+    [entry] = see(database, "* * * * * x")
+
+    assert [each.name for each, _ in fire(database, NOON + MINUTE, entry).jobs] == ["x"]
+    assert [row.dealt_until for row in rows_of(database, schema.schedules) if row.name == "other"] == [NOON - HOUR]
