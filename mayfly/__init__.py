@@ -9,11 +9,13 @@ if TYPE_CHECKING:
     from mayfly.job import Job
     from mayfly.outcome import Cancel, Dead, Retry, Snooze
     from mayfly.registry import handler
+    from mayfly.schedules.declare import schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Cancel", "Dead", "Job", "MayflyError", "Retry", "Snooze", "__version__", "enqueue", "enqueue_many", "handler",
+    "schedule",
 ]  # fmt: skip
 
 _HOME = {
@@ -22,6 +24,7 @@ _HOME = {
     "Job": "mayfly.job",
     "MayflyError": "mayfly.errors",
     "handler": "mayfly.registry",
+    "schedule": "mayfly.schedules.declare",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
+from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
 
@@ -102,6 +103,9 @@ def dev(lanes: tuple[str, ...]) -> int:
 
     load_settings()  # a wrong setting is said once, not every minute
     return run_cycles(lanes)
+
+
+mayfly.add_command(schedules)
 
 
 def _time(given: str | None) -> datetime | None:

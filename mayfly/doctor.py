@@ -3,9 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 
 from sqlalchemy import select
@@ -13,6 +11,8 @@ from sqlalchemy import select
 from mayfly import crontab, dialect, opening, schema
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
+from mayfly.finding import Finding, Health
+from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
 from mayfly.statedir import open_state_dir
 from mayfly.version import require_version
@@ -20,28 +20,6 @@ from mayfly.version import require_version
 STALE = timedelta(minutes=3)  # cron missed more than one minute
 SYSTEMD_TIMERS = (Path("/etc/systemd/system/mayfly.timer"), Path("/lib/systemd/system/mayfly.timer"))
 COMPILED = ("mayfly.engine", "mayfly.cli", "sqlalchemy.engine.base", "pydantic.main")
-
-
-class Health(StrEnum):
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line: what was looked at, how it is, and what to do if it is not well."""
-
-    what: str
-    health: Health
-    text: str
-
-    @property
-    def is_problem(self) -> bool:
-        return self.health is Health.PROBLEM
-
-    def facts(self) -> dict[str, str]:
-        return {"check": self.what, "health": self.health.value, "text": self.text}
 
 
 def examine() -> list[Finding]:
@@ -53,7 +31,7 @@ def examine() -> list[Finding]:
     settings = loaded.settings
     findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
     findings += _database(settings)
-    findings += [*_handlers(settings), _bytecode(), *_cron(settings)]
+    findings += [*_handlers(settings), *examine_schedules(settings), _bytecode(), *_cron(settings)]
     return findings
 
 

@@ -214,3 +214,21 @@ class UnknownLane(UsageError):
     def __init__(self, lane: str, nearest: str | None) -> None:
         hint = f" Did you mean {nearest!r}?" if nearest else ""
         super().__init__(f"No lane {lane!r}: it has neither jobs nor settings.{hint}")
+
+
+class UnknownSchedule(UsageError):
+    def __init__(self, name: str, nearest: str | None) -> None:
+        hint = f" Did you mean {nearest!r}?" if nearest else ""
+        super().__init__(f"No schedule {name!r} in the files of SCHEDULE_FILES.{hint}")
+
+
+class ScheduleUnfinished(MayflyError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Schedule {name!r} has overlap=skip and an unfinished job: nothing was enqueued.")
+
+
+class BadDeclaration(MayflyError):
+    """A call of schedule() that cannot work."""
+
+    def __init__(self, type_name: str, reason: str) -> None:
+        super().__init__(f"schedule({type_name!r}, …): {reason}.")

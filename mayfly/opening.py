@@ -7,6 +7,7 @@ from mayfly.dialect import embedded_file
 from mayfly.engine import Database
 from mayfly.errors import DatabaseUnopenable
 from mayfly.registry import Registry, load_handlers
+from mayfly.schedules.command import command_handler
 from mayfly.settings import Settings
 
 
@@ -37,8 +38,8 @@ def missing_embedded(url: str) -> Path | None:
 
 
 def load_registry(settings: Settings) -> Registry:
-    """Handlers live in MAYFLY_HOME or are installed; cron starts us elsewhere."""
+    """Handlers live in MAYFLY_HOME or are installed, and one is our own; cron starts us elsewhere."""
     home = str(settings.home)
     if home not in sys.path:
         sys.path.insert(0, home)
-    return load_handlers(settings.handlers)
+    return load_handlers(settings.handlers).plus(command_handler(settings))

@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -75,6 +75,10 @@ class Registry:
     def concurrent(self) -> frozenset[str]:
         """The types whose jobs run side by side."""
         return frozenset(name for name, each in self.handlers.items() if each.is_concurrent)
+
+    def plus(self, own: Handler) -> "Registry":
+        """With a handler of Mayfly's own, unless somebody has declared one of that type."""
+        return replace(self, handlers={own.type: own, **self.handlers})
 
     def nearest(self, type_name: str) -> str | None:
         return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)

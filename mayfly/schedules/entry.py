@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 from mayfly import jsontext
 
-COMMAND = "command"  # the type of jobs that run what the schedule file names
 EVERYTHING_UTC = "UTC"
 
 CATCH_UP = ("latest", "none", "all")  # the first is the default

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from mayfly import jsontext
-from mayfly.schedules.entry import COMMAND, Entry, default_name
+from mayfly.schedules import COMMAND
+from mayfly.schedules.entry import Entry, default_name
 from mayfly.schedules.fields import FIELDS, BadSchedule, Word, check_fields, macro, refuse
 from mayfly.schedules.options import OF_COMMANDS, OPTIONS
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE

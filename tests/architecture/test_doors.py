@@ -182,6 +182,7 @@ PURE = (
     "dispatcher/summary.py",
     "mayfly/backoff.py",
     "mayfly/outcome.py",
+    "mayfly/schedules/decide.py",
     "mayfly/schedules/entry.py",
     "mayfly/schedules/fields.py",
     "mayfly/schedules/options.py",
@@ -209,7 +210,10 @@ VALUES = {
     f"mayfly.{name}" for name in ("backoff", "exits", "job", "jsontext", "outcome", "tally", "verdict", "wording")
 }
 VALUES |= {"dispatcher.endings", "dispatcher.plan", "mayfly.settings.values"}
-VALUES |= {f"mayfly.schedules.{name}" for name in ("entry", "fields", "options", "parse", "recurrence")}
+VALUES |= {
+    "mayfly.schedules",
+    *(f"mayfly.schedules.{name}" for name in ("entry", "fields", "options", "parse", "recurrence")),
+}
 PAGE_VALUES = {"Seen", "RunningJob"}  # the page itself is memory shared with another process
 NAMES_OF_SIGNALS = {"signal.Signals"}
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mayfly.schedules.entry import CATCH_UP, COMMAND, OVERLAP, Entry, line_of
+from mayfly.schedules import COMMAND
+from mayfly.schedules.entry import CATCH_UP, OVERLAP, Entry, line_of
 from mayfly.schedules.fields import BadSchedule
 from mayfly.schedules.parse import Problem, parse_line, parse_text
 

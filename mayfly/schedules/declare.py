@@ -1,0 +1,65 @@
+"""Schedules from Python: schedule() declares one beside its handler, `mayfly schedules sync` writes them to a file.
+
+The dispatcher never imports handlers, so what they declare must reach it in another way: as one more schedule file,
+written when the code is deployed.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mayfly import jsontext
+from mayfly.errors import BadDeclaration
+
+SYNCED = "cron.d/schedule.d/from-python"
+HEADING = "# Written by `mayfly schedules sync` from the calls of schedule() in HANDLERS. Edit those, not this.\n"
+
+_declared: dict[str, str] = {}  # name: line
+
+
+def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None, **options: Any) -> None:
+    """Declare that a job of this type is due by a crontab rule: schedule("metric_rollup", "5 * * * *").
+
+    The options are those of a schedule file: name, lane, tz, catch_up, overlap, jitter, max_attempts.
+    """
+    from mayfly.schedules.entry import line_of  # here: whoever imports the handlers need not know what a rule is
+    from mayfly.schedules.fields import BadSchedule
+    from mayfly.schedules.parse import parse_line
+
+    written = " ".join(f"{name}={value}" for name, value in options.items())
+    try:
+        text = jsontext.encode(dict(payload or {}))
+        entry = parse_line(f"{rule.strip()} {type_name} {text} {written}")
+    except (TypeError, ValueError) as error:
+        reason = error.reason if isinstance(error, BadSchedule) else str(error)
+        raise BadDeclaration(type_name, reason) from error
+    if entry.command is not None:
+        raise BadDeclaration(type_name, "a command can only be scheduled by a schedule file")
+    line = line_of(entry)
+    if _declared.setdefault(entry.name, line) != line:
+        raise BadDeclaration(type_name, f"the name {entry.name!r} is taken: give this one another with name=")
+
+
+def declared_text() -> str:
+    """The file that says what Python declares; empty where it declares nothing."""
+    lines = "".join(f"{line}\n" for _, line in sorted(_declared.items()))
+    return f"{HEADING}{lines}" if lines else ""
+
+
+def synced_text(home: Path) -> str:
+    try:
+        return (home / SYNCED).read_text("utf-8")
+    except FileNotFoundError:
+        return ""
+
+
+def sync(home: Path) -> None:
+    """Written whole or not at all: a cycle may read it at the same time."""
+    file, text = home / SYNCED, declared_text()
+    if not text:
+        file.unlink(missing_ok=True)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_name(f".{file.name}")
+    draft.write_text(text, "utf-8")
+    draft.replace(file)
