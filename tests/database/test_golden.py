@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from sqlalchemy.event import listen, remove
 
 from mayfly.clock import milliseconds
@@ -23,13 +24,16 @@ from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
 from mayfly.jobs.claim import has_due
 from mayfly.jobs.count import count_due
-from mayfly.jobs.enqueue import NewJob, insert_job, insert_jobs
+from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS, totals
+from mayfly.schedules.fire import fire_due
+from mayfly.schedules.parse import parse_line
+from mayfly.schedules.store import pause, resume
+from mayfly.schema import JOBS, schedules, totals
 from mayfly.version import require_version
 from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of
 from tests.factories import insert_row, insert_rows
@@ -73,6 +77,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield recording.of("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
     yield from settling(database, recording)
     yield from fleet(database, recording)
+    yield from scheduling(database, recording)
     yield from cleaning(database, recording)
 
 
@@ -111,6 +116,18 @@ def fleet(database: Database, recording: "Recording") -> Iterator[str]:
     yield recording.of("end of a runner", end)
     yield recording.of("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
     yield recording.of("close a cycle", close)
+
+
+def scheduling(database: Database, recording: "Recording") -> Iterator[str]:
+    door, now = Door(1 << 16, 5), database.clock.now()
+    entries = [parse_line(f"@yearly {line}") for line in ("a", "b", "c overlap=skip")]
+    past = update(schedules).values(dealt_until=now - timedelta(days=400))
+    yield recording.of("see schedules", lambda: fire_due(database, entries, door))
+    database.run(lambda c: c.execute(past))
+    yield recording.of("fire schedules", lambda: fire_due(database, entries, door))
+    yield recording.of("no schedule due", lambda: fire_due(database, entries, door))
+    yield recording.of("pause", lambda: database.run(lambda c: pause(c, entries[0], now, None, "ann", None)))
+    yield recording.of("resume", lambda: database.run(lambda c: resume(c, "a", now)))
 
 
 def cleaning(database: Database, recording: "Recording") -> Iterator[str]:

@@ -140,6 +140,35 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 -- close a cycle
 UPDATE mayfly_cycles SET finished_at=%(finished_at)s, exit_code=%(exit_code)s WHERE mayfly_cycles.id = %(id_1)s;
 
+-- see schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (%(name_1_1)s, %(name_1_2)s, %(name_1_3)s) ORDER BY mayfly_schedules.name FOR UPDATE;
+INSERT IGNORE INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s, %(rule)s, %(dealt_until)s);
+
+-- fire schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (%(name_1_1)s, %(name_1_2)s, %(name_1_3)s) ORDER BY mayfly_schedules.name FOR UPDATE;
+-- 2 times:
+INSERT IGNORE INTO mayfly_jobs (lane, type, payload, priority, run_at, max_attempts, unique_key, group_key) VALUES (%(lane)s, %(type)s, %(payload)s, %(priority)s, %(run_at)s, %(max_attempts)s, %(unique_key)s, %(group_key)s);
+INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (%(name)s, %(rule)s, %(dealt_until)s, %(last_due_at)s) ON DUPLICATE KEY UPDATE rule = VALUES(rule), dealt_until = VALUES(dealt_until), last_due_at = VALUES(last_due_at);
+
+-- no schedule due
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+
+-- pause
+INSERT IGNORE INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s, %(rule)s, %(dealt_until)s);
+UPDATE mayfly_schedules SET paused_at=%(paused_at)s, paused_until=%(paused_until)s, paused_by=%(paused_by)s, pause_reason=%(pause_reason)s WHERE mayfly_schedules.name = %(name_1)s;
+
+-- resume
+UPDATE mayfly_schedules SET dealt_until=%(dealt_until)s, paused_at=%(paused_at)s, paused_until=%(paused_until)s, paused_by=%(paused_by)s, pause_reason=%(pause_reason)s WHERE mayfly_schedules.name = %(name_1)s AND mayfly_schedules.paused_at IS NOT NULL;
+
 -- prune
 -- 4 times:
 SELECT min(mayfly_jobs.lane) AS min_1

@@ -143,6 +143,35 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 -- close a cycle
 UPDATE mayfly_cycles SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, exit_code=%(exit_code)s::INTEGER WHERE mayfly_cycles.id = %(id_1)s::BIGINT;
 
+-- see schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (%(name_1_1)s::VARCHAR, %(name_1_2)s::VARCHAR, %(name_1_3)s::VARCHAR) ORDER BY mayfly_schedules.name FOR UPDATE;
+INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s::VARCHAR, %(rule)s::VARCHAR, %(dealt_until)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO NOTHING;
+
+-- fire schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (%(name_1_1)s::VARCHAR, %(name_1_2)s::VARCHAR, %(name_1_3)s::VARCHAR) ORDER BY mayfly_schedules.name FOR UPDATE;
+INSERT INTO mayfly_jobs (lane, type, payload, priority, run_at, max_attempts, unique_key, group_key) VALUES (%(lane)s::VARCHAR, %(type)s::VARCHAR, %(payload)s::JSON, %(priority)s::SMALLINT, %(run_at)s::TIMESTAMP WITH TIME ZONE, %(max_attempts)s::INTEGER, %(unique_key)s::VARCHAR, %(group_key)s::VARCHAR) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING mayfly_jobs.id;
+INSERT INTO mayfly_jobs (lane, type, payload, priority, run_at, max_attempts, unique_key, group_key) VALUES (%(lane__0)s::VARCHAR, %(type__0)s::VARCHAR, %(payload__0)s::JSON, %(priority__0)s::SMALLINT, %(run_at__0)s::TIMESTAMP WITH TIME ZONE, %(max_attempts__0)s::INTEGER, %(unique_key__0)s::VARCHAR, %(group_key__0)s::VARCHAR), (%(lane__1)s::VARCHAR, %(type__1)s::VARCHAR, %(payload__1)s::JSON, %(priority__1)s::SMALLINT, %(run_at__1)s::TIMESTAMP WITH TIME ZONE, %(max_attempts__1)s::INTEGER, %(unique_key__1)s::VARCHAR, %(group_key__1)s::VARCHAR) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING mayfly_jobs.id;
+INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (%(name)s::VARCHAR, %(rule)s::VARCHAR, %(dealt_until)s::TIMESTAMP WITH TIME ZONE, %(last_due_at)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, dealt_until = excluded.dealt_until, last_due_at = excluded.last_due_at;
+
+-- no schedule due
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+
+-- pause
+INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s::VARCHAR, %(rule)s::VARCHAR, %(dealt_until)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO NOTHING;
+UPDATE mayfly_schedules SET paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_until=%(paused_until)s::TIMESTAMP WITH TIME ZONE, paused_by=%(paused_by)s::VARCHAR, pause_reason=%(pause_reason)s::VARCHAR WHERE mayfly_schedules.name = %(name_1)s::VARCHAR;
+
+-- resume
+UPDATE mayfly_schedules SET dealt_until=%(dealt_until)s::TIMESTAMP WITH TIME ZONE, paused_at=%(paused_at)s::TIMESTAMP WITH TIME ZONE, paused_until=%(paused_until)s::TIMESTAMP WITH TIME ZONE, paused_by=%(paused_by)s::VARCHAR, pause_reason=%(pause_reason)s::VARCHAR WHERE mayfly_schedules.name = %(name_1)s::VARCHAR AND mayfly_schedules.paused_at IS NOT NULL;
+
 -- prune
 -- 4 times:
 SELECT min(mayfly_jobs.lane) AS min_1

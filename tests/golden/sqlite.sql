@@ -161,6 +161,39 @@ INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durat
 BEGIN IMMEDIATE;
 UPDATE mayfly_cycles SET finished_at=?, exit_code=? WHERE mayfly_cycles.id = ?;
 
+-- see schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+BEGIN IMMEDIATE;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (?, ?, ?) ORDER BY mayfly_schedules.name;
+INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING;
+
+-- fire schedules
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+BEGIN IMMEDIATE;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules
+WHERE mayfly_schedules.name IN (?, ?, ?) ORDER BY mayfly_schedules.name;
+INSERT INTO mayfly_jobs (lane, type, payload, priority, run_at, max_attempts, unique_key, group_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
+INSERT INTO mayfly_jobs (lane, type, payload, priority, run_at, max_attempts, unique_key, group_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?), (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
+INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, dealt_until = excluded.dealt_until, last_due_at = excluded.last_due_at;
+
+-- no schedule due
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
+
+-- pause
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING;
+UPDATE mayfly_schedules SET paused_at=?, paused_until=?, paused_by=?, pause_reason=? WHERE mayfly_schedules.name = ?;
+
+-- resume
+BEGIN IMMEDIATE;
+UPDATE mayfly_schedules SET dealt_until=?, paused_at=?, paused_until=?, paused_by=?, pause_reason=? WHERE mayfly_schedules.name = ? AND mayfly_schedules.paused_at IS NOT NULL;
+
 -- prune
 -- 4 times:
 SELECT min(mayfly_jobs.lane) AS min_1

@@ -24,6 +24,7 @@ from mayfly.schema import cycles, locks
 from mayfly.settings import load
 from mayfly.statedir import lock_path, open_state_dir, page_path
 from tests.process.installation import Installation
+from tests.process.schedules import make_due, settle, write_schedule
 
 MINUTE = ("-m", "dispatcher")
 FULL_PATH = ("-c", "from dispatcher.cli import main; main()")
@@ -142,6 +143,37 @@ def test_idle_cycles_follow_each_other(installation: Installation) -> None:
     assert installation.log.count("Dispatch Summary:") == len(numbers) == 4
 
 
+def test_schedules_that_are_not_due_leave_a_cycle_idle(installation: Installation) -> None:
+    """After one full cycle has read them; an edit, or the due time of one, is for the full path again."""
+    file = write_schedule(installation, "0 0 1 1 * noop", "# 0 0 1 1 * sleep")
+    settle(file)
+    installation.dispatch()
+
+    idle = [Run(installation, *MINUTE) for _ in range(2)]
+    file.write_text("0 0 1 1 * noop\n  0 0 1 1 * sleep\n")
+    edited = Run(installation, *MINUTE)
+    settle(file)
+    installation.dispatch()
+    idle.append(Run(installation, *MINUTE))
+    make_due(installation)
+    due = Run(installation, *MINUTE)
+
+    assert [each.was_full_path for each in idle] == [False] * 3
+    assert not any({"cronsim", "mayfly.schedules.entry"} & each.modules for each in idle)
+    assert (edited.was_full_path, due.was_full_path) == (True, True)
+    assert "cronsim" in edited.modules
+
+
+def test_who_has_no_schedules_does_not_pay_for_them(embedded: Installation) -> None:
+    """Not even on the full path."""
+    embedded.dispatch()
+
+    full = Run(embedded, *FULL_PATH)
+
+    assert full.was_full_path
+    assert {"cronsim", "mayfly.schedules.entry"} & full.modules == set()
+
+
 def test_a_log_that_cannot_be_written_is_told_of_as_by_the_full_path(embedded: Installation) -> None:
     """The cycle is recorded all the same."""
     embedded.dispatch()
@@ -192,6 +224,7 @@ LEFT_OUT = {
     r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND mayfly_jobs.lease_until <= <time>": "it asks for any",
     r"SELECT mayfly_runners.lane, count\(\*\) .*": "it has seen that there are no live runners",
     r"SELECT count\(\*\) .* FROM mayfly_runners .*": "it has seen that there are no live runners",
+    r"SELECT .* FROM mayfly_schedules": "the full path has noted when the next is due",
     r"SELECT .* FROM mayfly_totals WHERE mayfly_totals.cycle_id = <number>": "a new cycle has none",
     r"DELETE FROM mayfly_totals WHERE mayfly_totals.cycle_id = <number>": "a new cycle has none",
 }
@@ -200,7 +233,8 @@ LEFT_OUT = {
 def test_the_probe_asks_all_that_the_full_path_asks(installation: Installation) -> None:
     """What somebody adds to the cycle fails here, until the probe asks about it too or is known not to need to."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
-    installation.dispatch()  # so that the lock has a number as later ones have it
+    settle(write_schedule(installation, "0 0 1 1 * noop"))
+    installation.dispatch()  # so that the lock has a number as later ones have it, and the schedule is known
     told = {"KEEP_DEAD_DAYS": "30"}
     full = statements(Run(installation, "-c", f"{STAND_IN}{RECORD_FULL_PATH}{FULL_PATH[1]}", **told))
     probed = statements(Run(installation, "-c", f"{STAND_IN}{RECORD_PROBE}{RUN_MINUTE}", **told))
@@ -277,6 +311,14 @@ def due_job(installation: Installation) -> None:
     installation.enqueue("noop")
 
 
+def schedule(installation: Installation) -> None:
+    write_schedule(installation, "0 0 1 1 * noop")
+
+
+def wrong_schedule(installation: Installation) -> None:
+    write_schedule(installation, "0 25 1 1 * noop")
+
+
 def delayed_job(installation: Installation) -> None:
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
 
@@ -313,6 +355,9 @@ DOUBTS: dict[str, tuple[Callable[[Installation], None], tuple[str, ...], dict[st
     "no tables": (drop_table, (), {}),
     "a newer schema": (newer_schema, (), {}),
     "a due job": (due_job, (), {}),
+    "a schedule": (schedule, (), {}),
+    "a schedule that is refused": (wrong_schedule, (), {}),
+    "a schedule file that is missing": (nothing, (), {"SCHEDULE_FILES": "nowhere"}),
     "a lost job": (lost_job, (), {}),
     "something to prune": (old_cycle, (), {}),
     "a page that was left behind": (stale_page, (), {}),

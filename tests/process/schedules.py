@@ -1,0 +1,33 @@
+"""Installations with schedules, for the tests about them."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from mayfly.clock import host_now
+from mayfly.schedules.wake import are_settled
+from tests.process.installation import Installation, wait_until
+
+
+def write_schedule(installation: Installation, *lines: str, name: str = "schedule") -> Path:
+    file = installation.home / "cron.d" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join([*lines, ""]))
+    return file
+
+
+def settle(*files: Path) -> None:
+    """Until a full cycle trusts their looks."""
+    wait_until(lambda: are_settled(list(files), host_now()), "the files are old enough")
+
+
+def make_due(installation: Installation, minutes: int = 2) -> None:
+    """Let time pass for all schedules that were seen: they were last dealt with so many minutes ago."""
+    since = installation.now() - timedelta(minutes=minutes)
+    installation.execute(f"UPDATE mayfly_schedules SET dealt_until = '{since:%Y-%m-%d %H}\\:{since:%M}\\:00'")
+    for note in installation.home.glob("state/*/schedules"):
+        note.unlink()
+
+
+def fired(installation: Installation) -> list[str]:
+    """The jobs' types, in order."""
+    return sorted(row.type for row in installation.rows("SELECT type FROM mayfly_jobs"))
