@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, TextIO
@@ -13,7 +12,7 @@ from dispatcher.cycle import run_cycle
 from dispatcher.lock import take_lock
 from dispatcher.plan import Plan
 from dispatcher.planning import Counted, look
-from dispatcher.schedules import due_schedules
+from dispatcher.schedules import Preview, due_schedules
 from dispatcher.summary import trouble_paragraph
 from dispatcher.world import World
 from mayfly import commandline, events, exits, opening
@@ -92,16 +91,16 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        counted, plan, due = Counted(), Plan(()), []
+        counted, plan, due = Counted(), Plan(()), Preview()
     else:
         world = open_world(settings, silent_log(), lanes, started)
         due = due_schedules(world)
-        counted, plan = look(world, Counter(entry.lane for entry, _ in due if not entry.jitter))
+        counted, plan = look(world, due.coming)
         world.database.close()
-    names = [entry.name for entry, _ in due]
-    click.echo(
-        json.dumps(plan_facts(counted, plan, names), indent=2) if as_json else plan_table(counted, plan, names)
-    )
+    for problem in due.problems:
+        click.echo(problem, err=True)
+    facts = plan_facts(counted, plan, due.names)
+    click.echo(json.dumps(facts, indent=2) if as_json else plan_table(counted, plan, due.names))
     return exits.SUCCESS
 
 

@@ -1,5 +1,6 @@
 """The schedules' part of a cycle: fire what is due, tell it, and note for idle cycles when that will be again."""
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,17 +48,34 @@ def fire_schedules(world: World) -> Scheduled:
     return Scheduled(len(fired.jobs), len(fired.skipped), tuple(map(str, schedules.problems)))
 
 
-def due_schedules(world: World) -> "list[tuple[Entry, datetime]]":
+@dataclass(frozen=True)
+class Preview:
     """What would be fired, for --dry-run."""
+
+    due: "tuple[tuple[Entry, datetime], ...]" = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        return [entry.name for entry, _ in self.due]
+
+    @property
+    def coming(self) -> Counter[str]:
+        """How many jobs each lane would have more at once."""
+        return Counter(entry.lane for entry, _ in self.due if not entry.jitter)
+
+
+def due_schedules(world: World) -> Preview:
     files = schedule_files(world.settings)
     if not files:
-        return []
+        return Preview()
     from mayfly.schedules.fire import decide_all
     from mayfly.schedules.store import load_known
 
-    known = world.database.read(load_known)
-    decisions = decide_all(_read(world, files).entries, known, world.database.clock.now())
-    return [(each.entry, due) for each in decisions for due in each.due]
+    schedules, known = _read(world, files), world.database.read(load_known)
+    decisions = decide_all(schedules.entries, known, world.database.clock.now())
+    due = ((each.entry, due) for each in decisions for due in each.due)
+    return Preview(tuple(due), tuple(map(str, schedules.problems)))
 
 
 def _read(world: World, files: list[Path]) -> "Schedules":

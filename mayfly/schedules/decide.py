@@ -27,6 +27,12 @@ class Known:
     def is_paused(self, now: datetime) -> bool:
         return self.paused_at is not None and (self.paused_until is None or now < self.paused_until)
 
+    def open_since(self, now: datetime) -> datetime:
+        """Since when due times count; those of a pause that is over do not."""
+        if self.paused_until is None or self.paused_until > now:
+            return self.dealt_until
+        return max(self.dealt_until, self.paused_until - timedelta.resolution)
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -40,14 +46,17 @@ class Decision:
     is_new: bool = False
 
 
+def needs_look_at(entry: Entry, known: Known | None, now: datetime) -> datetime | None:
+    """When there is something to decide about it: now, if that is not in the future."""
+    return now if known is None or known.rule != entry.rule else _next(entry, known.open_since(now))
+
+
 def decide(entry: Entry, known: Known | None, now: datetime) -> Decision | None:
     """None where there is nothing to do or to write down."""
     if known is None:
         return Decision(entry, dealt_until=now, is_new=True)
-    after = known.dealt_until
-    if known.paused_until is not None and known.paused_until <= now:
-        after = max(after, known.paused_until - timedelta.resolution)  # what was due while it was paused is gone
-    first = next(iter(next_due(entry.expression, entry.zone, after)), None)
+    after = known.open_since(now)
+    first = _next(entry, after)
     if first is None or first > now:
         # A host that has the old rule may be about to deal with what is due now: only what lies behind is cut off.
         return Decision(entry, max(known.dealt_until, now - ON_TIME)) if known.rule != entry.rule else None
@@ -74,16 +83,19 @@ def _latest(entry: Entry, known: Known, first: datetime, last: datetime, now: da
     return Decision(entry, last, (last,), (first, before or first), f"catch_up={entry.catch_up}")
 
 
-def wakes_at(entry: Entry, decision: Decision | None, now: datetime) -> datetime | None:
-    """When it must be looked at again; in the past if there is more to catch up with."""
-    after = now if decision is None else min(now, decision.dealt_until)
-    return next(iter(next_due(entry.expression, entry.zone, after)), None)
+def next_look_at(decision: Decision, now: datetime) -> datetime | None:
+    """When there will be something to decide again; in the past if there is more to catch up with."""
+    return _next(decision.entry, min(now, decision.dealt_until))
 
 
 def jitter_of(entry: Entry, due: datetime) -> timedelta:
     """By chance, but the same for everybody who asks."""
     digest = hashlib.sha256(f"{entry.name} {due.isoformat()}".encode()).digest()
     return timedelta(seconds=entry.jitter) * (int.from_bytes(digest[:4]) / 2**32)
+
+
+def _next(entry: Entry, after: datetime) -> datetime | None:
+    return next(iter(next_due(entry.expression, entry.zone, after)), None)
 
 
 def _paused(known: Known) -> str:

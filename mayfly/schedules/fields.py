@@ -41,17 +41,25 @@ def macro(word: Word) -> str:
 
 
 def check_fields(fields: Sequence[Word]) -> None:
-    """Each by itself, so that the one that is wrong can be named; then all of them together."""
-    for number, (field, name) in enumerate(zip(fields, FIELDS, strict=True)):
-        if not field.text:
-            refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
-        alone = ["*"] * len(FIELDS)
-        alone[number] = field.text
-        if len(field.text) > LONGEST_FIELD or not _is_understood(" ".join(alone)):
-            refuse(field.column, f"{field.text[:LONGEST_FIELD]!r} is no {name}")
+    """All together first, which is nearly always enough; then each by itself, so that the wrong one can be named."""
     together = " ".join(field.text for field in fields)
-    if not _is_understood(together) or next(CronSim(together, SOME_DAY), None) is None:
-        refuse(fields[2].column, "there is no such day: it would never be due")
+    too_long = any(len(field.text) > LONGEST_FIELD for field in fields)
+    if not too_long and all(field.text for field in fields) and _is_understood(together):
+        if next(CronSim(together, SOME_DAY), None) is not None:
+            return
+    else:
+        for number, name in enumerate(FIELDS):
+            _check_field(fields[number], number, name)
+    refuse(fields[2].column, "there is no such day: it would never be due")
+
+
+def _check_field(field: Word, number: int, name: str) -> None:
+    if not field.text:
+        refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
+    alone = ["*"] * len(FIELDS)
+    alone[number] = field.text
+    if len(field.text) > LONGEST_FIELD or not _is_understood(" ".join(alone)):
+        refuse(field.column, f"{field.text[:LONGEST_FIELD]!r} is no {name}")
 
 
 def _is_understood(expression: str) -> bool:

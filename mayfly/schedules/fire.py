@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from mayfly import jsontext
 from mayfly.engine import Database
 from mayfly.jobs.enqueue import Door, NewJob, insert_jobs
-from mayfly.schedules.decide import Decision, Known, decide, jitter_of, wakes_at
+from mayfly.schedules.decide import Decision, Known, decide, jitter_of, needs_look_at, next_look_at
 from mayfly.schedules.entry import Entry
 from mayfly.schedules.store import Progress, add_new, load_known, lock_known, write_progress
 from mayfly.schema import JOBS
@@ -45,16 +45,23 @@ class _Firing:
     door: Door
     jobs: list[tuple[Entry, datetime]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
+    next_looks: list[datetime | None] = field(default_factory=list)
 
     def fire(self, connection: Connection, decision: Decision) -> None:
         entry = decision.entry
         if decision.left_out is not None:
             self.skipped.append(Skipped(entry, *decision.left_out, decision.because))
-        for due in decision.due:
-            if entry.overlap == "allow" or insert_jobs(connection, JOBS, [new_job(self.door, entry, due)]):
-                self.jobs.append((entry, due))
-            else:
-                self.skipped.append(Skipped(entry, due, due, "overlap=skip: the job before it is unfinished"))
+        if entry.overlap == "skip" and decision.due:
+            self._fire_first(connection, entry, decision.due)
+        else:
+            self.jobs += [(entry, due) for due in decision.due]
+
+    def _fire_first(self, connection: Connection, entry: Entry, due: Sequence[datetime]) -> None:
+        """The first is in the way of all others, if it is not itself kept out by a job before it."""
+        fired = insert_jobs(connection, JOBS, [new_job(self.door, entry, due[0])])
+        self.jobs += [(entry, each) for each in due[:fired]]
+        if due[fired:]:
+            self.skipped.append(Skipped(entry, due[fired], due[-1], "overlap=skip: the job before it is unfinished"))
 
     def insert_plain(self, connection: Connection) -> None:
         """Those that may overlap, all in one statement."""
@@ -70,20 +77,19 @@ def decide_all(entries: Iterable[Entry], known: Mapping[str, Known], now: dateti
 def fire_due(database: Database, entries: Sequence[Entry], door: Door) -> Fired:
     """Nothing is written, and no lock taken, while nothing is due."""
     now = database.clock.now()
-    decisions = decide_all(entries, database.read(load_known), now)
-    firing = _Firing(door)
-    if decisions:
-        due = [each.entry for each in decisions]
-        firing = database.run(lambda connection: _fire(connection, due, door, now))
-    by_name = {each.entry.name: each for each in decisions}
-    wakes = (wakes_at(each, by_name.get(each.name), now) for each in entries)
-    next_at = min((each for each in wakes if each is not None), default=None)
-    return Fired(tuple(firing.jobs), tuple(firing.skipped), next_at)
+    known = database.read(load_known)
+    looks: dict[Entry, datetime | None] = {each: needs_look_at(each, known.get(each.name), now) for each in entries}
+    waiting = [entry for entry, at in looks.items() if at is not None and at <= now]
+    if not waiting:
+        return Fired(next_at=_earliest(looks.values()))
+    firing = database.run(lambda connection: _fire(connection, waiting, door, now))
+    looks |= dict.fromkeys(waiting, None)
+    return Fired(tuple(firing.jobs), tuple(firing.skipped), _earliest([*looks.values(), *firing.next_looks]))
 
 
 def _fire(connection: Connection, entries: Sequence[Entry], door: Door, now: datetime) -> _Firing:
     known = lock_known(connection, [each.name for each in entries])
-    decisions = decide_all(entries, known, now)
+    decisions = decide_all(entries, known, now)  # where somebody else was first, there is none
     firing = _Firing(door)
     for each in decisions:
         firing.fire(connection, each)
@@ -98,7 +104,13 @@ def _fire(connection: Connection, entries: Sequence[Entry], door: Door, now: dat
             if not each.is_new
         ],
     )
+    dealt = {each.entry: each for each in decisions}
+    firing.next_looks = [next_look_at(dealt.get(each, Decision(each, now)), now) for each in entries]
     return firing
+
+
+def _earliest(times: Iterable[datetime | None]) -> datetime | None:
+    return min((each for each in times if each is not None), default=None)
 
 
 def new_job(door: Door, entry: Entry, due: datetime) -> NewJob:

@@ -27,11 +27,15 @@ def schedule_files(settings: "Settings | QuickSettings") -> list[Path]:
 
 
 def _files_at(path: Path, is_usual: bool) -> Iterator[Path]:
-    if path.is_dir():
+    try:
         named = sorted(path.iterdir())
-        yield from (each for each in named if not each.name.startswith(".") and not each.name.endswith("~"))
-    elif path.exists() or not is_usual:
+    except FileNotFoundError:
+        if not is_usual:
+            yield path
+    except OSError:  # a file; or a directory that is closed to us, which whoever reads it will tell
         yield path
+    else:
+        yield from (each for each in named if not each.name.startswith(".") and not each.name.endswith("~"))
 
 
 def looks_of(files: list[Path]) -> str:
@@ -73,5 +77,12 @@ def forget_next(directory: Path) -> None:
 
 def are_settled(files: list[Path], host_now: datetime) -> bool:
     """Whether their looks can be trusted: each was last touched a while ago, by this host's clock."""
-    newest = max((file.stat().st_ctime for file in files if file.exists()), default=0.0)
+    newest = max((_changed(file) for file in files), default=0.0)
     return newest < (host_now - SETTLED).timestamp()
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_ctime
+    except OSError:
+        return 0.0

@@ -144,7 +144,7 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
     lanes = database.read(lambda connection: find_lanes(connection, JOBS))
     if counted.pending or plan.runners:
         yield "work"
-    if due_schedules(world):
+    if due_schedules(world).due:
         yield "schedules"
     if any(counted.passed_over.values()):
         yield "lanes that were passed over"

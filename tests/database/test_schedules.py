@@ -260,6 +260,16 @@ def test_overlap_skip_waits_for_the_job_before(database: Database) -> None:
     assert row.last_due_at == NOON + 40 * MINUTE
 
 
+def test_overlap_skip_makes_up_for_one_of_all(database: Database) -> None:
+    """The first is in the way of the others, and they are told of together."""
+    [entry] = see(database, "*/10 * * * * x overlap=skip catch_up=all")
+
+    found = fire(database, NOON + 45 * MINUTE, entry)
+
+    assert due_of(found) == ["12:10"]
+    assert [(f"{each.first:%H:%M}", f"{each.last:%H:%M}") for each in found.skipped] == [("12:20", "12:40")]
+
+
 def test_overlap_allow_does_not_wait(database: Database) -> None:
     """Each due time is a job of its own."""
     [entry] = see(database, "*/10 * * * * x")

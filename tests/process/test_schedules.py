@@ -78,10 +78,12 @@ def test_a_wrong_line_is_told_and_the_good_ones_run(embedded: Installation) -> N
     make_due(embedded)
     sentence = "cron.d/schedule, line 3, column 3: '25' is no hour"
 
+    planned = embedded.dispatch("--dry-run")
     cycle = embedded.dispatch()
     listed = embedded.run("mayfly", "schedules")
     examined = embedded.run("mayfly", "doctor")
 
+    assert (planned.returncode, planned.stderr) == (0, f"{sentence}\n")
     assert cycle.returncode == 1
     assert sentence in cycle.stderr
     assert f"Schedule refused: {sentence}" in embedded.log
@@ -91,13 +93,13 @@ def test_a_wrong_line_is_told_and_the_good_ones_run(embedded: Installation) -> N
     assert any(line.split(maxsplit=2)[1:] == ["schedules", sentence] for line in examined.stdout.splitlines())
 
 
-@pytest.mark.parametrize("arrange", ["missing", "not text", "a directory without rights"])
+@pytest.mark.parametrize("arrange", ["missing", "not text", "a directory in it"])
 def test_a_file_that_cannot_be_read_is_told(embedded: Installation, arrange: str) -> None:
     """With its name; jobs run all the same."""
     embedded.enqueue("noop")
     if arrange == "not text":
         (embedded.home / "mine").write_bytes(b"* * * * * noop\n\xff\n")
-    if arrange == "a directory without rights":
+    if arrange == "a directory in it":
         (embedded.home / "mine").mkdir()
         (embedded.home / "mine" / "inner").mkdir()
 
@@ -106,7 +108,7 @@ def test_a_file_that_cannot_be_read_is_told(embedded: Installation, arrange: str
     sentences = {
         "missing": "mine: cannot be read: No such file or directory. See SCHEDULE_FILES",
         "not text": "mine, line 2, column 1: is not UTF-8 text",
-        "a directory without rights": "mine/inner: cannot be read: Is a directory. See SCHEDULE_FILES",
+        "a directory in it": "mine/inner: cannot be read: Is a directory. See SCHEDULE_FILES",
     }
     assert (cycle.returncode, embedded.statuses()) == (1, {"done": 1})
     assert sentences[arrange] in cycle.stderr

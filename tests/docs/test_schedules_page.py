@@ -1,0 +1,134 @@
+"""docs/schedules.md says what the code does: its lines are schedules, its tables are computed, its commands exist."""
+
+import re
+import shlex
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from mayfly.schedules.cli import schedules as command
+from mayfly.schedules.decide import Known, decide
+from mayfly.schedules.declare import declared_text
+from mayfly.schedules.entry import Entry
+from mayfly.schedules.options import OPTIONS
+from mayfly.schedules.parse import Problem, parse_line, parse_text
+from mayfly.schedules.recurrence import due_times
+from tests.factories import NOON
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = (CHECKOUT / "docs" / "schedules.md").read_text("utf-8")
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def block(beginning: str) -> str:
+    found = re.search(rf"^```(?:\w*)\n({re.escape(beginning)}.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def rows_after(words: str) -> list[list[str]]:
+    """The cells of the first table behind these words."""
+    table = re.search(r"^\|.*?\n\n", PAGE.split(words, 1)[1], flags=re.MULTILINE | re.DOTALL)
+    assert table is not None
+    return [[cell.strip(" `") for cell in line.strip("|").split(" | ")] for line in table[0].splitlines()[2:] if line]
+
+
+def test_the_worked_example_is_a_schedule_file() -> None:
+    """Three schedules, as the text below it says."""
+    found = list(parse_text(block("# cron.d/schedule"), "cron.d/schedule"))
+
+    assert [each.name for each in found if isinstance(each, Entry)] == ["metric_rollup", "send_digest", "nightly"]
+    assert len(found) == 3
+
+
+def test_the_readmes_example_is_one_too() -> None:
+    """The shorter one."""
+    text = (CHECKOUT / "README.md").read_text("utf-8")
+    lines = re.search(r"## Schedule\n.*?```\n(.*?)```", text, flags=re.DOTALL)
+    assert lines is not None
+
+    assert [type(each) for each in parse_text(lines[1], "f")] == [Entry] * 3
+
+
+def test_the_options_are_the_codes() -> None:
+    """Every one, with what is allowed in the words of the error, and its default."""
+    rows = rows_after("## A line")
+    entry = Entry("", "", "")
+    defaults = {"name": "the type, or the name of the program", "timeout": "none", "max_attempts": "MAX_ATTEMPTS"}
+
+    assert {name: allowed for name, _, allowed, _ in rows} == {
+        name: option.allowed for name, option in OPTIONS.items()
+    }
+    assert {name: default for name, default, *_ in rows} == {
+        name: defaults.get(name, str(getattr(entry, name))) for name in OPTIONS
+    }
+
+
+def test_the_refusal_is_the_codes() -> None:
+    """File, line, column and why."""
+    [found] = parse_text("\n" * 6 + "*/5 25 * * * x", "cron.d/schedule")
+
+    assert isinstance(found, Problem)
+    assert f"```\n{found}\n```" in PAGE
+
+
+@pytest.mark.parametrize("row", rows_after("## Daylight saving"), ids=lambda row: row[0])
+def test_the_nights_of_the_changes_are_as_the_table_says(row: list[str]) -> None:
+    """Computed, between two and four o'clock."""
+    rule, forward, back = row
+    for night, expected in ((datetime(2026, 3, 29, tzinfo=UTC), forward), (datetime(2026, 10, 25, tzinfo=UTC), back)):
+        due = due_times(rule, BERLIN, night - timedelta(minutes=1))
+        local = (each.astimezone(BERLIN) for each in due)
+        shown = []
+        for each in local:
+            if each.hour >= 4 or each.day != night.day:
+                break
+            shown.append(f"{each:%H:%M %Z}")
+
+        assert (", ".join(shown) or "-") == expected
+
+
+@pytest.mark.parametrize("row", rows_after("## After a sleep"), ids=lambda row: row[0])
+def test_a_sleep_is_made_up_for_as_the_table_says(row: list[str]) -> None:
+    """How many jobs, and for when the last."""
+    catch_up, said = row
+    entry = parse_line(f"*/10 * * * * x catch_up={catch_up}")
+
+    decision = decide(entry, Known(entry.rule, NOON), NOON + timedelta(minutes=118))
+
+    assert decision is not None
+    words = {"one job": 1, "none": 0, "eleven jobs": 11}
+    assert len(decision.due) == next(number for word, number in words.items() if said.startswith(word))
+    assert not decision.due or f"{decision.due[-1]:%H:%M}" in said
+
+
+def test_the_python_declares_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands on the page; it is then a line of a schedule file."""
+    monkeypatch.setattr("mayfly.schedules.declare._declared", {})
+    monkeypatch.setattr("mayfly.registry._declared", {})
+
+    exec(block("from mayfly import Job, handler, schedule"), {"__name__": "figures"})
+
+    assert declared_text().splitlines()[1:] == ['5 * * * * metric_rollup {"depth":2} lane=figures']
+
+
+def test_the_commands_exist() -> None:
+    """With the options that they are given, and none is left unsaid."""
+    lines = [shlex.split(line, comments=True) for line in block("mayfly schedules  ").splitlines()]
+    used = {words[2]: set(words[3:]) for words in lines if words[:2] == ["mayfly", "schedules"] and len(words) > 2}
+
+    assert used.keys() == command.commands.keys()
+    for name, words in used.items():
+        known = {option for parameter in command.commands[name].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= known, name
+
+
+def test_the_file_that_is_shipped_schedules_nothing_yet() -> None:
+    """And its commented examples are right."""
+    text = (CHECKOUT / "cron.d" / "schedule").read_text("utf-8")
+    examples = "\n".join(line[2:] for line in text.splitlines() if re.match(r"# [@0-9*]", line))
+
+    assert list(parse_text(text, "f")) == []
+    assert [type(each) for each in parse_text(examples, "f")] == [Entry] * 3

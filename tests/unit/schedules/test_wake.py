@@ -1,0 +1,89 @@
+"""Whether a schedule may be due, told from a note and the looks of the files."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mayfly.clock import host_now
+from mayfly.schedules.wake import are_settled, forget_next, looks_of, may_be_due, note_next, schedule_files
+from mayfly.settings.quick import QuickSettings, quick_settings
+from tests.factories import NOON
+
+MINUTE = timedelta(minutes=1)
+
+
+def settings_in(home: Path, **environ: str) -> QuickSettings:
+    found = quick_settings({"MAYFLY_HOME": str(home), **environ})
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "cron.d" / "schedule"
+    path.parent.mkdir()
+    path.write_text("@daily x\n")
+    return path
+
+
+def test_without_files_nothing_is_due(tmp_path: Path) -> None:
+    """The usual ones may be missing."""
+    assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
+
+
+def test_a_file_that_was_named_must_be_looked_at_though_it_is_missing(tmp_path: Path) -> None:
+    """Somebody has to say so."""
+    settings = settings_in(tmp_path, SCHEDULE_FILES="mine")
+
+    assert schedule_files(settings) == [tmp_path / "mine"]
+    assert may_be_due(settings, tmp_path, NOON)
+
+
+def test_a_note_holds_until_the_next_is_due(tmp_path: Path, file: Path) -> None:
+    """To the instant; none at all, or a forgotten one, says nothing."""
+    settings = settings_in(tmp_path)
+    before = may_be_due(settings, tmp_path, NOON)
+    note_next(tmp_path, looks_of([file]), NOON + MINUTE)
+    noted = [may_be_due(settings, tmp_path, NOON + MINUTE + late) for late in (-timedelta.resolution, timedelta(0))]
+    forget_next(tmp_path)
+
+    assert (before, noted, may_be_due(settings, tmp_path, NOON)) == (True, [False, True], True)
+
+
+def test_a_note_may_say_never(tmp_path: Path, file: Path) -> None:
+    """A file of comments."""
+    note_next(tmp_path, looks_of([file]), None)
+
+    assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
+
+
+@pytest.mark.parametrize("edit", ["longer", "same size", "replaced", "removed", "another"])
+def test_an_edit_ends_a_note(tmp_path: Path, file: Path, edit: str) -> None:
+    """Whatever it changes."""
+    other = file.parent / "schedule.d" / "other"
+    other.parent.mkdir()
+    other.write_text("")
+    note_next(tmp_path, looks_of([file, other]), None)
+    assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
+
+    match edit:
+        case "longer":
+            file.write_text("@daily x y\n")
+        case "same size":
+            file.write_text("@daily y\n")
+        case "replaced":
+            other.write_text(file.read_text())
+            other.replace(file)
+        case "removed":
+            file.unlink()
+        case "another":
+            (other.parent / "third").write_text("")
+
+    assert may_be_due(settings_in(tmp_path), tmp_path, NOON)
+
+
+def test_a_file_that_was_just_touched_is_not_trusted(file: Path) -> None:
+    """It may change again within the same tick of the clock."""
+    assert not are_settled([file], host_now())
+    assert are_settled([file], host_now() + timedelta(seconds=3))
