@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+from dataclasses import replace
 from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
@@ -80,7 +81,8 @@ def run_now(name: str, dry_run: bool) -> int:
     settings = load_settings()
     entry = _entry(settings, name)
     database = open_database(settings)
-    new = new_job(Door(settings.payload_limit, settings.max_attempts), entry, database.clock.now())
+    at_once = replace(entry, jitter=0)
+    new = new_job(Door(settings.payload_limit, settings.max_attempts), at_once, database.clock.now())
     if dry_run:
         click.echo("The job is fine; nothing was enqueued.")
         return exits.SUCCESS

@@ -43,40 +43,35 @@ class Decision:
     due: tuple[datetime, ...] = ()  # these become jobs
     left_out: tuple[datetime, datetime] | None = None  # the first and the last of those that do not
     because: str = ""
-    is_new: bool = False
 
 
-def needs_look_at(entry: Entry, known: Known | None, now: datetime) -> datetime | None:
+def since(entry: Entry, now: datetime) -> datetime:
+    """From when on a rule counts that was not there before: since it was written, but never for what is late."""
+    return min(now, max(entry.written_at or now, now - ON_TIME))
+
+
+def needs_look_at(entry: Entry, known: Known, now: datetime) -> datetime | None:
     """When there is something to decide about it: now, if that is not in the future."""
-    return now if known is None or known.rule != entry.rule else _next(entry, known.open_since(now))
+    return now if known.rule != entry.rule else _next(entry, known.open_since(now))
 
 
-def decide(entry: Entry, known: Known | None, now: datetime) -> Decision | None:
+def decide(entry: Entry, known: Known, now: datetime) -> Decision | None:
     """None where there is nothing to do or to write down."""
-    if known is None:
-        return Decision(entry, dealt_until=now, is_new=True)
-    after = known.open_since(now)
+    is_new = known.rule != entry.rule  # a rule that was just edited must not run for what it would have done
+    after = max(known.open_since(now), since(entry, now)) if is_new else known.open_since(now)
     first = _next(entry, after)
     if first is None or first > now:
-        # A host that has the old rule may be about to deal with what is due now: only what lies behind is cut off.
-        return Decision(entry, max(known.dealt_until, now - ON_TIME)) if known.rule != entry.rule else None
+        return Decision(entry, after) if is_new else None
     last = last_due(entry.expression, entry.zone, after, now) or first
     if known.is_paused(now):
         return Decision(entry, last, left_out=(first, last), because=_paused(known))
-    if entry.catch_up == "all" and known.rule == entry.rule:
+    if entry.catch_up == "all":
         due = tuple(
             takewhile(lambda at: at <= now, islice(due_times(entry.expression, entry.zone, after), MOST_AT_ONCE))
         )
         return Decision(entry, due[-1], due)
-    return _latest(entry, known, first, last, now)
-
-
-def _latest(entry: Entry, known: Known, first: datetime, last: datetime, now: datetime) -> Decision:
-    """The last of them alone, or not even that if it is late and nobody wants it late."""
-    has_past = known.rule == entry.rule  # a rule that was just edited must not run for what it would have done
-    if now - last > ON_TIME and (entry.catch_up == "none" or not has_past):
-        because = f"catch_up={entry.catch_up}" if has_past else "the rule is new"
-        return Decision(entry, last, left_out=(first, last), because=because)
+    if entry.catch_up == "none" and now - last > ON_TIME:
+        return Decision(entry, last, left_out=(first, last), because="catch_up=none")
     if first == last:
         return Decision(entry, last, (last,))
     before = last_due(entry.expression, entry.zone, first - timedelta.resolution, last - timedelta.resolution)

@@ -23,8 +23,8 @@ def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None
     The options are those of a schedule file: name, lane, tz, catch_up, overlap, jitter, max_attempts.
     """
     from mayfly.schedules.entry import line_of  # here: whoever imports the handlers need not know what a rule is
-    from mayfly.schedules.fields import BadSchedule
     from mayfly.schedules.parse import parse_line
+    from mayfly.schedules.words import BadSchedule
 
     written = " ".join(f"{name}={value}" for name, value in options.items())
     try:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from mayfly import jsontext
@@ -30,6 +31,7 @@ class Entry:
     timeout: int | None = None  # seconds, of a command
     max_attempts: int | None = None
     where: str = field(default="", compare=False)  # "cron.d/schedule, line 3"
+    written_at: datetime | None = field(default=None, compare=False)  # its file, at the latest
 
     @property
     def zone(self) -> ZoneInfo:

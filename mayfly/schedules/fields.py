@@ -1,10 +1,12 @@
 """The five fields of a rule, or @daily and its friends: which of them is wrong, and in which column. Pure."""
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple, NoReturn
 
 from cronsim import CronSim, CronSimError
+
+from mayfly.schedules.words import Line, Word, refuse
 
 MACROS = {
     "@hourly": "0 * * * *",
@@ -20,27 +22,27 @@ LONGEST_FIELD = 300  # all sixty minutes, one by one, have 169 characters
 SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times of no place in particular
 
 
-class BadSchedule(ValueError):
-    """What is wrong with a line, and in which column, counted from 1."""
+def read_expression(line: Line) -> str:
+    """The five fields that a line begins with."""
+    first = line.word()
+    if first.text.startswith("@"):
+        return _macro(first)
+    if re.match(r"[A-Za-z_]+ *=", first.text):
+        refuse(
+            first.column, "variables have no effect here: write tz=… and the like behind the schedule they are for"
+        )
+    fields = [first, *(line.word() for _ in FIELDS[1:])]
+    _check(fields)
+    return " ".join(field.text for field in fields)
 
-    def __init__(self, column: int, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
-        self.reason = reason
 
-
-class Word(NamedTuple):
-    text: str
-    column: int
-
-
-def macro(word: Word) -> str:
+def _macro(word: Word) -> str:
     if word.text not in MACROS:
         refuse(word.column, f"{word.text!r} is not one of {', '.join(MACROS)}")
     return MACROS[word.text]
 
 
-def check_fields(fields: Sequence[Word]) -> None:
+def _check(fields: Sequence[Word]) -> None:
     """All together first, which is nearly always enough; then each by itself, so that the wrong one can be named."""
     together = " ".join(field.text for field in fields)
     too_long = any(len(field.text) > LONGEST_FIELD for field in fields)
@@ -68,7 +70,3 @@ def _is_understood(expression: str) -> bool:
     except CronSimError:
         return False
     return True
-
-
-def refuse(column: int, reason: str) -> NoReturn:
-    raise BadSchedule(column, reason) from None

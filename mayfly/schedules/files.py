@@ -1,7 +1,8 @@
 """Read the schedule files: all schedules of this host, and whatever is wrong in them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 from mayfly.schedules.entry import Entry
@@ -33,6 +34,7 @@ def read_schedules(files: Iterable[Path], home: Path, payload_limit: int) -> Sch
 
 def _read(file: Path, shown: str) -> Iterator[Entry | Problem]:
     try:
+        written_at = datetime.fromtimestamp(file.stat().st_ctime, UTC)
         text = file.read_text("utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
@@ -41,7 +43,8 @@ def _read(file: Path, shown: str) -> Iterator[Entry | Problem]:
     except OSError as error:
         yield Problem(shown, 0, 0, f"cannot be read: {error.strerror}. See SCHEDULE_FILES")
     else:
-        yield from parse_text(text, shown)
+        for each in parse_text(text, shown):
+            yield replace(each, written_at=written_at) if isinstance(each, Entry) else each
 
 
 def _checked(entry: Entry, others: dict[str, Entry], payload_limit: int) -> Entry | Problem:

@@ -70,21 +70,32 @@ class _Firing:
 
 
 def decide_all(entries: Iterable[Entry], known: Mapping[str, Known], now: datetime) -> list[Decision]:
-    found = (decide(each, known.get(each.name), now) for each in entries)
+    """Of those that the table knows."""
+    found = (decide(each, known[each.name], now) for each in entries if each.name in known)
     return [each for each in found if each is not None]
 
 
 def fire_due(database: Database, entries: Sequence[Entry], door: Door) -> Fired:
     """Nothing is written, and no lock taken, while nothing is due."""
     now = database.clock.now()
-    known = database.read(load_known)
-    looks: dict[Entry, datetime | None] = {each: needs_look_at(each, known.get(each.name), now) for each in entries}
+    known = _all_known(database, entries, now)
+    looks: dict[Entry, datetime | None] = {each: needs_look_at(each, known[each.name], now) for each in entries}
     waiting = [entry for entry, at in looks.items() if at is not None and at <= now]
     if not waiting:
         return Fired(next_at=_earliest(looks.values()))
     firing = database.run(lambda connection: _fire(connection, waiting, door, now))
     looks |= dict.fromkeys(waiting, None)
     return Fired(tuple(firing.jobs), tuple(firing.skipped), _earliest([*looks.values(), *firing.next_looks]))
+
+
+def _all_known(database: Database, entries: Sequence[Entry], now: datetime) -> Mapping[str, Known]:
+    """New ones are written down first: what has no row yet cannot be locked."""
+    known = database.read(load_known)
+    new = [each for each in entries if each.name not in known]
+    if not new:
+        return known
+    database.run(lambda connection: add_new(connection, new, now))
+    return database.read(load_known)
 
 
 def _fire(connection: Connection, entries: Sequence[Entry], door: Door, now: datetime) -> _Firing:
@@ -94,14 +105,12 @@ def _fire(connection: Connection, entries: Sequence[Entry], door: Door, now: dat
     for each in decisions:
         firing.fire(connection, each)
     firing.insert_plain(connection)
-    add_new(connection, [each.entry for each in decisions if each.is_new], now)
     last = {entry.name: due for entry, due in firing.jobs}
     write_progress(
         connection,
         [
             Progress(each.entry, each.dealt_until, last.get(each.entry.name, known[each.entry.name].last_due_at))
             for each in decisions
-            if not each.is_new
         ],
     )
     dealt = {each.entry: each for each in decisions}

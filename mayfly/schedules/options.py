@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mayfly.schedules.entry import CATCH_UP, OVERLAP, read_duration
+from mayfly.schedules.words import Line, refuse
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE
 
 LONGEST_JITTER = 86_400
@@ -68,3 +71,35 @@ OPTIONS: Mapping[str, Option] = {
     "max_attempts": Option(_attempts, f"a whole number from 1 to {MOST_ATTEMPTS}"),
 }
 OF_COMMANDS = ("timeout",)
+
+_WRITTEN = re.compile(r"([a-z_]+)=(\S*)")
+
+
+class Given(NamedTuple):
+    """An option's value, and where it stands."""
+
+    value: Any
+    column: int
+
+
+def read_options(line: Line, before: Mapping[str, Given] = MappingProxyType({})) -> dict[str, Given]:
+    """Those that come next, added to those before."""
+    found = dict(before)
+    while match := _WRITTEN.match(line.rest.text):
+        name, text, column = match[1], match[2], line.rest.column
+        if name in found:
+            refuse(column, f"{name}= is given twice")
+        found[name] = Given(_option(name, text, column), column)
+        line.skip(match[0])
+    return found
+
+
+def _option(name: str, text: str, column: int) -> Any:
+    if name not in OPTIONS:
+        nearest = get_close_matches(name, OPTIONS, n=1)
+        meant = f"; did you mean {nearest[0]}=?" if nearest else f"; there are {', '.join(OPTIONS)}"
+        refuse(column, f"{name}= is not an option{meant}")
+    try:
+        return OPTIONS[name].read(text)
+    except ValueError:
+        refuse(column + len(name) + 1, f"{name}={text}: must be {OPTIONS[name].allowed}")

@@ -6,49 +6,16 @@ FIELDS [option=value …] run: COMMAND
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from mayfly import jsontext
 from mayfly.schedules import COMMAND
 from mayfly.schedules.entry import Entry, default_name
-from mayfly.schedules.fields import FIELDS, BadSchedule, Word, check_fields, macro, refuse
-from mayfly.schedules.options import OF_COMMANDS, OPTIONS
+from mayfly.schedules.fields import read_expression
+from mayfly.schedules.options import OF_COMMANDS, Given, read_options
+from mayfly.schedules.words import BadSchedule, Line, Word, refuse
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE
-
-_OPTION = re.compile(r"([a-z_]+)=(\S*)")
-
-
-class Given(NamedTuple):
-    """An option's value, and where it stands."""
-
-    value: Any
-    column: int
-
-
-class Line:
-    """The words of a line, taken one after the other."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._at = 0
-
-    @property
-    def rest(self) -> Word:
-        """What is left, without the space around it."""
-        left = self.text[self._at :]
-        return Word(left.strip(), self._at + len(left) - len(left.lstrip()) + 1)
-
-    def word(self) -> Word:
-        rest = self.rest
-        found = Word(re.match(r"\S*", rest.text)[0], rest.column)  # type: ignore[index]
-        self.skip(found.text)
-        return found
-
-    def skip(self, text: str) -> None:
-        self._at = self.rest.column - 1 + len(text)
 
 
 def is_meaningful(line: str) -> bool:
@@ -59,14 +26,14 @@ def is_meaningful(line: str) -> bool:
 def parse_line(text: str, where: str = "") -> Entry:
     """The schedule that a line says; BadSchedule with the column where it goes wrong."""
     line = Line(text)
-    expression = _expression(line)
-    options = _options(line)
+    expression = read_expression(line)
+    options = read_options(line)
     if line.rest.text.startswith("run:"):
         return _command(line, expression, options, where)
     start = line.word()
     type_name = _type(start)
     payload = _payload(line)
-    options = _options(line, options)
+    options = read_options(line, options)
     if line.rest.text:
         refuse(line.rest.column, 'neither JSON ({"key": "value"}) nor an option (lane=mail) can be read here')
     for name in OF_COMMANDS:
@@ -100,19 +67,6 @@ def _entry(column: int, where: str, options: dict[str, Given], **fields: Any) ->
 # --- the parts of a line ----------------------------------------------------------------------------------
 
 
-def _expression(line: Line) -> str:
-    first = line.word()
-    if first.text.startswith("@"):
-        return macro(first)
-    if re.match(r"[A-Za-z_]+ *=", first.text):
-        refuse(
-            first.column, "variables have no effect here: write tz=… and the like behind the schedule they are for"
-        )
-    fields = [first, *(line.word() for _ in FIELDS[1:])]
-    check_fields(fields)
-    return " ".join(field.text for field in fields)
-
-
 def _type(word: Word) -> str:
     if not word.text:
         refuse(word.column, "a type is missing: what is to be enqueued, or run: and a command")
@@ -138,28 +92,6 @@ def _payload(line: Line) -> str:
     if rest.text[end : end + 1].strip():
         refuse(rest.column + end, "a space must follow the payload")
     return text
-
-
-def _options(line: Line, before: Mapping[str, Given] = MappingProxyType({})) -> dict[str, Given]:
-    found = dict(before)
-    while match := _OPTION.match(line.rest.text):
-        name, text, column = match[1], match[2], line.rest.column
-        if name in found:
-            refuse(column, f"{name}= is given twice")
-        found[name] = Given(_option(name, text, column), column)
-        line.skip(match[0])
-    return found
-
-
-def _option(name: str, text: str, column: int) -> Any:
-    if name not in OPTIONS:
-        nearest = get_close_matches(name, OPTIONS, n=1)
-        meant = f"; did you mean {nearest[0]}=?" if nearest else f"; there are {', '.join(OPTIONS)}"
-        refuse(column, f"{name}= is not an option{meant}")
-    try:
-        return OPTIONS[name].read(text)
-    except ValueError:
-        refuse(column + len(name) + 1, f"{name}={text}: must be {OPTIONS[name].allowed}")
 
 
 # --- whole files ------------------------------------------------------------------------------------------

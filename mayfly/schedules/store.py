@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, select, update
 
 from mayfly import dialect
-from mayfly.schedules.decide import Known
+from mayfly.schedules.decide import Known, since
 from mayfly.schedules.entry import Entry
 from mayfly.schema import schedules
 
@@ -45,7 +45,7 @@ def lock_statement(names: Collection[str]) -> Select[Any]:
 
 def add_new(connection: Connection, entries: Sequence[Entry], now: datetime) -> None:
     """What is seen for the first time has no past; whoever comes second leaves it as it is."""
-    rows = [{"name": each.name, "rule": each.rule, "dealt_until": now} for each in entries]
+    rows = [{"name": each.name, "rule": each.rule, "dealt_until": since(each, now)} for each in entries]
     if rows:
         connection.execute(dialect.insert_missing(connection.dialect, schedules, ("name",)), rows)
 

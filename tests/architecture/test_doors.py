@@ -188,6 +188,7 @@ PURE = (
     "mayfly/schedules/options.py",
     "mayfly/schedules/parse.py",
     "mayfly/schedules/recurrence.py",
+    "mayfly/schedules/words.py",
     "mayfly/tally.py",
     "mayfly/verdict.py",
     "mayfly/wording.py",
@@ -212,7 +213,7 @@ VALUES = {
 VALUES |= {"dispatcher.endings", "dispatcher.plan", "mayfly.settings.values"}
 VALUES |= {
     "mayfly.schedules",
-    *(f"mayfly.schedules.{name}" for name in ("entry", "fields", "options", "parse", "recurrence")),
+    *(f"mayfly.schedules.{name}" for name in ("entry", "fields", "options", "parse", "recurrence", "words")),
 }
 PAGE_VALUES = {"Seen", "RunningJob"}  # the page itself is memory shared with another process
 NAMES_OF_SIGNALS = {"signal.Signals"}

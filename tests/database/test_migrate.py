@@ -56,6 +56,20 @@ def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: st
     assert claim_ids(database) == [job]
 
 
+def test_a_database_of_the_first_release_gets_what_came_later(database: Database, migrated_url: str) -> None:
+    """And keeps its jobs."""
+    complete = shape_of(migrated_url)
+    job = insert_row(database)
+    run_sql(database, "DROP TABLE mayfly_schedules")
+    run_sql(database, "UPDATE mayfly_version SET version_num = '0001'")
+
+    versions = migrate(migrated_url)
+
+    assert versions == ("0001", schema.VERSION)
+    assert shape_of(migrated_url) == complete
+    assert claim_ids(database) == [job]
+
+
 def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None:
     """One of them does it, the others wait and find it done."""
     with started(migrate_together, database_url, processes=3) as answers:

@@ -1,6 +1,7 @@
 """Due times become jobs: each once, whoever races for it, however long nobody looked."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -89,6 +90,21 @@ def test_a_schedule_that_is_new_has_no_past(database: Database) -> None:
     assert jobs(database) == []
 
 
+def test_a_schedule_counts_from_when_it_was_written(database: Database) -> None:
+    """Added half a minute before noon, it is due at noon, though no cycle had seen it; added after, it is not."""
+    before = replace(parse_line("0 12 * * * x"), written_at=NOON - timedelta(seconds=30))
+    after = replace(parse_line("0 12 * * * y"), written_at=NOON + timedelta(milliseconds=500))
+
+    assert [entry.name for entry, _ in fire(database, NOON + timedelta(seconds=1), before, after).jobs] == ["x"]
+
+
+def test_a_schedule_that_lay_there_for_long_does_not_run_for_its_past(database: Database) -> None:
+    """The first cycle on a new database makes up for nothing but the last minute."""
+    old = replace(parse_line("0 * * * * x"), written_at=NOON - timedelta(days=9))
+
+    assert fire(database, NOON + 2 * MINUTE, old).jobs == ()
+
+
 def test_a_due_time_is_not_fired_again_when_its_job_is_done_and_pruned(database: Database) -> None:
     """What is remembered is how far the schedule was dealt with, not its job."""
     [entry] = see(database, "30 * * * * x")
@@ -144,13 +160,13 @@ def test_many_hosts_fire_each_due_time_once(migrated_url: str) -> None:
 
 
 def test_many_hosts_see_a_new_schedule_at_once(migrated_url: str) -> None:
-    """It is written down once, and fired by nobody."""
+    """It is written down once, and what is due since it was written is fired by one of them."""
     hosts = [Database(migrated_url) for _ in range(4)]
-    entry = parse_line("* * * * * x")
+    entry = replace(parse_line("* * * * * x"), written_at=NOON - timedelta(seconds=1))
 
     fired = in_threads([partial(fire, host, NOON, entry) for host in hosts])
 
-    assert [each.jobs for each in fired] == [()] * 4
+    assert sum(len(each.jobs) for each in fired) == len(jobs(hosts[0])) == 1
     assert len(rows_of(hosts[0], schema.schedules)) == 1
     for host in hosts:
         host.close()
@@ -177,8 +193,8 @@ def test_hosts_with_different_rules_under_one_name_miss_nothing_that_is_due_now(
     database: Database, rival: Database
 ) -> None:
     """In the middle of a deploy each host fires what its own files say, and a due time of both once."""
-    [old] = see(database, "0 3 * * * x")
-    new = parse_line("30 * * * * x")
+    [old, new] = (replace(parse_line(line), written_at=NOON - HOUR) for line in ("0 3 * * * x", "30 * * * * x"))
+    fire(database, NOON + 28 * MINUTE, old)
     fire(rival, NOON + 29 * MINUTE, new)
 
     fire(database, NOON + 30 * MINUTE + timedelta(seconds=1), old)
@@ -233,7 +249,7 @@ def test_all_of_a_long_sleep_comes_in_portions(database: Database) -> None:
 def test_an_edited_rule_does_not_run_for_its_past(database: Database) -> None:
     """Moved in the afternoon from night to morning, it waits for the next morning."""
     see(database, "0 3 * * * x")
-    edited = parse_line("0 13 * * * x")
+    edited = replace(parse_line("0 13 * * * x catch_up=all"), written_at=NOON + 2.5 * HOUR)
 
     assert fire(database, NOON + 3 * HOUR, edited).jobs == ()
     assert due_of(fire(database, NOON + 25 * HOUR, edited)) == ["13:00"]

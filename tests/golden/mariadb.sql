@@ -143,10 +143,9 @@ UPDATE mayfly_cycles SET finished_at=%(finished_at)s, exit_code=%(exit_code)s WH
 -- see schedules
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
 FROM mayfly_schedules;
-SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
-FROM mayfly_schedules
-WHERE mayfly_schedules.name IN (%(name_1_1)s, %(name_1_2)s, %(name_1_3)s) ORDER BY mayfly_schedules.name FOR UPDATE;
 INSERT IGNORE INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s, %(rule)s, %(dealt_until)s);
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
 
 -- fire schedules
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason

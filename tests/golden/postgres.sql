@@ -146,10 +146,9 @@ UPDATE mayfly_cycles SET finished_at=%(finished_at)s::TIMESTAMP WITH TIME ZONE, 
 -- see schedules
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
 FROM mayfly_schedules;
-SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
-FROM mayfly_schedules
-WHERE mayfly_schedules.name IN (%(name_1_1)s::VARCHAR, %(name_1_2)s::VARCHAR, %(name_1_3)s::VARCHAR) ORDER BY mayfly_schedules.name FOR UPDATE;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (%(name)s::VARCHAR, %(rule)s::VARCHAR, %(dealt_until)s::TIMESTAMP WITH TIME ZONE) ON CONFLICT (name) DO NOTHING;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
 
 -- fire schedules
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason

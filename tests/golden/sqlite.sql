@@ -165,10 +165,9 @@ UPDATE mayfly_cycles SET finished_at=?, exit_code=? WHERE mayfly_cycles.id = ?;
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
 FROM mayfly_schedules;
 BEGIN IMMEDIATE;
-SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
-FROM mayfly_schedules
-WHERE mayfly_schedules.name IN (?, ?, ?) ORDER BY mayfly_schedules.name;
 INSERT INTO mayfly_schedules (name, rule, dealt_until) VALUES (?, ?, ?) ON CONFLICT (name) DO NOTHING;
+SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason
+FROM mayfly_schedules;
 
 -- fire schedules
 SELECT mayfly_schedules.name, mayfly_schedules.rule, mayfly_schedules.dealt_until, mayfly_schedules.last_due_at, mayfly_schedules.paused_at, mayfly_schedules.paused_until, mayfly_schedules.paused_by, mayfly_schedules.pause_reason

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from mayfly.clock import host_now
 from mayfly.opening import create_embedded
-from tests.process.installation import Installation
+from tests.process.installation import Installation, wait_until
 from tests.process.schedules import fired, make_due, write_schedule
 
 
 def seen(installation: Installation, *lines: str) -> Installation:
-    """With schedules that a first cycle has seen."""
+    """With schedules that a first cycle has seen, in the minute in which they were written."""
+    wait_until(lambda: host_now().second < 50, "there is time enough left of the minute")
     write_schedule(installation, *lines)
     cycle = installation.dispatch()
     assert (cycle.returncode, cycle.stderr) == (0, "")
@@ -237,6 +239,7 @@ def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> N
     written = embedded.run("mayfly", "schedules", "sync", **settings)
     after = embedded.run("mayfly", "doctor", **settings).stdout
     embedded.dispatch(**settings)
+    embedded.execute("DELETE FROM mayfly_jobs")  # where the minute has turned since it was written
     make_due(embedded)
     embedded.dispatch(**settings)
 

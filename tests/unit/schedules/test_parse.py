@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mayfly.schedules import COMMAND
 from mayfly.schedules.entry import CATCH_UP, OVERLAP, Entry, line_of
-from mayfly.schedules.fields import BadSchedule
 from mayfly.schedules.parse import Problem, parse_line, parse_text
+from mayfly.schedules.words import BadSchedule
 
 # --- what a line says -------------------------------------------------------------------------------------
 
