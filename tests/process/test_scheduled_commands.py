@@ -1,7 +1,5 @@
 """Commands that a schedule file names: real programs, really ended, and nothing else is ever run."""
 
-import os
-import signal
 from pathlib import Path
 
 import psutil
@@ -150,20 +148,17 @@ def test_only_what_a_schedule_file_names_is_run(embedded: Installation, payload:
     assert not (embedded.home / "hacked").exists()
 
 
-def test_a_command_dies_with_its_killed_runner(embedded: Installation) -> None:
-    """Nothing goes on running that nobody watches."""
+def test_a_command_dies_with_its_killed_dispatcher(embedded: Installation) -> None:
+    """The kernel ends the runner with it, and the command with that: nothing goes on that nobody watches."""
     write_schedule(embedded, "@yearly name=long run: sh -c 'echo $$ > pid; exec sleep 600'")
     embedded.run("mayfly", "schedules", "run-now", "long")
     cycle = embedded.start("dispatcher")
     wait_until(lambda: (embedded.home / "pid").exists() and (embedded.home / "pid").read_text(), "it runs")
     command = int((embedded.home / "pid").read_text())
 
-    [runner] = embedded.runner_pids()
-    os.kill(runner, signal.SIGKILL)
+    cycle.kill()
 
     wait_until(lambda: is_gone(command), "it is gone")
-    cycle.terminate()
-    cycle.wait(60)
 
 
 def test_the_guard_ends_a_command_too(embedded: Installation) -> None:
