@@ -92,6 +92,13 @@ def test_the_block_that_operators_grep_for() -> None:
     ]
 
 
+def test_schedules_have_a_line_where_there_were_any() -> None:
+    """Fired or left out; others do not hear of them."""
+    said = [summary_lines(make_summary(**figures))[1] for figures in ({"fired": 3}, {"left_out": 1}, {})]
+
+    assert said == ["Schedules fired: 3, left out: 0", "Schedules fired: 0, left out: 1", "Pending jobs: 23"]
+
+
 def test_an_idle_cycle_has_no_average() -> None:
     """Nothing was measured, which is not zero."""
     assert summary_lines(make_summary())[-1] == "Avg worker duration: -"
