@@ -111,7 +111,10 @@ class Invoker:
             ended = monotonic()
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
-        return ran._replace(duration_ms=round((ended - started) * 1000), at_once=handler.ack == "each")
+        duration_ms, at_once = round((ended - started) * 1000), handler.ack == "each"
+        if ran is RETURNED:  # to replace a tuple's fields costs more than to make one
+            return Ran(DONE, duration_ms, at_once=at_once)
+        return ran._replace(duration_ms=duration_ms, at_once=at_once)
 
     def failed(self, job: Job, error: BaseException) -> Ran:
         """The job's failure; nothing that its handler wrote in job.transaction() stays."""

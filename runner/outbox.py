@@ -112,6 +112,11 @@ class Outbox:
         return settled
 
     def _learn(self, settlement: Settlement) -> None:
-        if settlement.duration_ms is not None:
-            known = self._seconds.get(settlement.job.type, settlement.duration_ms / 1000)
-            self._seconds[settlement.job.type] = (known + settlement.duration_ms / 1000) / 2
+        took_ms, type_name = settlement.duration_ms, settlement.job.type
+        if took_ms is None:
+            return
+        known = self._seconds.get(type_name)
+        if known is None:
+            self._seconds[type_name] = took_ms / 1000
+        elif known or took_ms:
+            self._seconds[type_name] = (known + took_ms / 1000) / 2
