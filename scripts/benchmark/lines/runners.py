@@ -1,4 +1,4 @@
-"""How long after the plan the last of twenty runners has made its first claim."""
+"""How long after the plan the last of twenty runners has made its first claim, and begins with it."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,10 +23,13 @@ def measure(lab: Lab) -> Iterator[Finding]:
 
 
 def _last_claim_ms(lab: Lab, stage: Stage) -> float:
-    """By the tables: `locked_at` of each runner's first claim less `planned_at` of its row."""
+    """By the tables: `started_at` of each runner's first job less `planned_at` of its row.
+
+    Not `locked_at`, which is read before the wait for SQLite's only write lock.
+    """
     by_mayfly(lab, stage, JOBS, "nap", {"MAX_WORKERS": str(RUNNERS)})
     first_claims = (
-        select(runners.c.planned_at, func.min(jobs.c.locked_at).label("claimed_at"))
+        select(runners.c.planned_at, func.min(jobs.c.started_at).label("claimed_at"))
         .join(jobs, jobs.c.worker_id == runners.c.worker_id, isouter=True)
         .group_by(runners.c.worker_id, runners.c.planned_at)
         .order_by(runners.c.planned_at)
