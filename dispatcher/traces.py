@@ -7,8 +7,11 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from mayfly.clock import monotonic, pause
+
 Opened = tuple[int, str]  # a descriptor and what it is open to
 
+ENDING_SECONDS = 0.1  # the kernel shows a thread for a moment after its end: our own faulthandler's, mostly
 _HARMLESS = {"/dev/null", "/dev/urandom", "/dev/random"}
 
 
@@ -27,10 +30,13 @@ def traces_left(before: frozenset[Opened]) -> str | None:
 
 def _thread() -> str | None:
     """A fork has only the thread that forked: the others are missing in it, and what they held stays held."""
-    if len(list(Path("/proc/self/task").iterdir())) == 1:
-        return None
-    names = [each.name for each in threading.enumerate() if each is not threading.current_thread()]
-    return f"a thread ({', '.join(names) or 'not of Python'})"
+    until = monotonic() + ENDING_SECONDS
+    while len(list(Path("/proc/self/task").iterdir())) > 1:
+        names = [each.name for each in threading.enumerate() if each is not threading.current_thread()]
+        if names or monotonic() > until:
+            return f"a thread ({', '.join(names) or 'not of Python'})"
+        pause(0.001)
+    return None
 
 
 def _child() -> str | None:

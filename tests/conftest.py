@@ -8,13 +8,17 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
 
+Report = dict[str, dict[str, str]]
+
 DATABASES = pytest.StashKey[Databases]()
+REPORT = pytest.StashKey[Report]()  # of the processes that share the tests
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +106,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[DATABASES] = Databases(os.environ)
+    empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}
+    config.stash[REPORT] = empty
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -124,15 +130,32 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     databases.close()
     if databases.leftovers():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+    if told is not None:  # one of several processes that share the tests (xdist)
+        told["databases"] = report_on(databases)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A process that shared the tests has ended: what it says belongs to the summary of all."""
+    report = getattr(node, "workeroutput", {}).get("databases", {})
+    for part, found in node.config.stash[REPORT].items():
+        found.update(report.get(part, {}))
+
+
+def report_on(databases: Databases) -> Report:
+    left_behind = dict.fromkeys(map(str, databases.leftovers()), "")
+    return {"used": dict(databases.used), "unavailable": dict(databases.unavailable), "left behind": left_behind}
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    databases = config.stash[DATABASES]
-    if databases.used or databases.unavailable:
+    report, own = config.stash[REPORT], report_on(config.stash[DATABASES])
+    used, unavailable, left_behind = ({**report[part], **own[part]} for part in report)
+    if used or unavailable:
         terminalreporter.section("databases")
-    for engine, version in databases.used.items():
+    for engine, version in sorted(used.items()):
         terminalreporter.write_line(f"{engine} {version}")
-    for engine, reason in databases.unavailable.items():
+    for engine, reason in sorted(unavailable.items()):
         terminalreporter.write_line(f"NOT TESTED on {engine}: {reason}", red=True)
-    for each in databases.leftovers():
+    for each in sorted(left_behind):
         terminalreporter.write_line(f"LEFT BEHIND: {each}", red=True)
