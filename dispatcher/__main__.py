@@ -2,33 +2,45 @@
 
 import os
 import sys
+from typing import NoReturn
 
 from mayfly import exits
 from mayfly.clock import monotonic
+from mayfly.settings import Settings
+from mayfly.settings.quick import quick_settings
 
 
 def main() -> None:
     started = monotonic()
-    if was_idle(started):
-        # Everything is written and closed; to take the interpreter down would cost as much as the cycle did.
-        os._exit(exits.SUCCESS)
+    settings = quick_settings()
+    if settings is not None and was_idle(settings, started):
+        end(exits.SUCCESS)
     from dispatcher import cli  # here: it imports what most minutes can do without
 
-    cli.main(started)
+    try:
+        cli.main(cli.Minute(started, settings))
+    except SystemExit as ended:
+        end(ended.code if isinstance(ended.code, int) else exits.ERROR)
 
 
-def was_idle(started: float) -> bool:
+def was_idle(settings: Settings, started: float) -> bool:
     """Whether the probe has run this minute. Who watches, or asks for something special, gets the full path."""
     try:
         if len(sys.argv) > 1 or sys.stderr.isatty():
             return False
         from dispatcher.probe import run_idle_cycle
-        from mayfly.settings.quick import quick_settings
 
-        settings = quick_settings()
-        return settings is not None and run_idle_cycle(settings, started)
+        return run_idle_cycle(settings, started)
     except Exception:  # noqa: BLE001 - whatever it is: the full path meets it too, and has the words for it
         return False
+
+
+def end(code: int) -> NoReturn:
+    """Everything is written and closed; to take the interpreter down would cost as much as an idle cycle does."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # it is, where whoever started us had closed it
+            stream.flush()
+    os._exit(code)
 
 
 main()

@@ -3,8 +3,8 @@
 import json
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Any, TextIO
+from contextlib import closing
+from typing import Any, NamedTuple, TextIO
 
 import click
 
@@ -23,9 +23,17 @@ from mayfly.fleet.place import this_place, this_process
 from mayfly.jobs.count import find_lanes
 from mayfly.logs import LOG_NAME, Log, open_log, silent_log
 from mayfly.schema import JOBS
-from mayfly.settings import Loaded, Settings, load
+from mayfly.settings import Settings
+from mayfly.settings.quick import quick_settings
 from mayfly.statedir import lock_path, open_state_dir, state_dir
 from mayfly.version import require_version
+
+
+class Minute(NamedTuple):
+    """What came before the command: when the minute began, and its settings if they have been read."""
+
+    started: float
+    settings: Settings | None = None
 
 
 @click.command(
@@ -35,21 +43,22 @@ from mayfly.version import require_version
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
 @click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
 @click.pass_obj
-def command(started: float, dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
-    loaded = load()
+def command(minute: Minute, dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
+    settings, warnings = (minute.settings, ()) if minute.settings is not None else _load()
     if dry_run:
-        return show_plan(loaded.settings, frozenset(lanes), as_json, started)
+        return show_plan(settings, frozenset(lanes), as_json, minute.started)
     if as_json:
         raise click.UsageError("--json goes with --dry-run.")
-    return dispatch(loaded, frozenset(lanes), started, echo=_terminal(loaded.settings))
+    return dispatch(settings, warnings, frozenset(lanes), minute.started, echo=_terminal(settings))
 
 
-def dispatch(loaded: Loaded, lanes: frozenset[str], started: float, echo: TextIO | None) -> int:
+def dispatch(
+    settings: Settings, warnings: Sequence[str], lanes: frozenset[str], started: float, echo: TextIO | None
+) -> int:
     """Silent under cron when all went well; a paragraph on stderr, which cron mails, when not."""
-    settings = loaded.settings
     log = open_log(settings, "DISPATCHER", echo)
     log.say(events.cycle_started(host_now(), settings.host_name))
-    for warning in loaded.warnings:
+    for warning in warnings:
         log.say(events.setting_doubtful(warning))
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
@@ -57,8 +66,8 @@ def dispatch(loaded: Loaded, lanes: frozenset[str], started: float, echo: TextIO
         log.say(events.cycle_skipped())
         return exits.SUCCESS
     try:
-        world = open_world(settings, log, lanes, started)
-        summary = run_cycle(world, lock)
+        with closing(open_world(settings, log, lanes, started)) as world:
+            summary = run_cycle(world, lock)
     except MayflyError as error:
         log.say(events.cycle_failed(str(error)))
         raise
@@ -70,8 +79,12 @@ def dispatch(loaded: Loaded, lanes: frozenset[str], started: float, echo: TextIO
 
 def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> World:
     database = opening.open_database(settings)
-    database.read(require_version)
-    _refuse_unknown(lanes, settings, database)
+    try:
+        database.read(require_version)
+        _refuse_unknown(lanes, settings, database)
+    except MayflyError:
+        database.close()
+        raise
     return World(
         settings=settings,
         database=database,
@@ -93,10 +106,9 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
         )
         counted, plan, due = Counted(), Plan(()), Preview()
     else:
-        world = open_world(settings, silent_log(), lanes, started)
-        due = due_schedules(world)
-        counted, plan = look(world, due.coming)
-        world.database.close()
+        with closing(open_world(settings, silent_log(), lanes, started)) as world:
+            due = due_schedules(world)
+            counted, plan = look(world, due.coming)
     for problem in due.problems:
         click.echo(problem, err=True)
     facts = plan_facts(counted, plan, due.names)
@@ -140,6 +152,8 @@ def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Databas
     known = set(database.read(lambda connection: find_lanes(connection, JOBS)))
     known |= settings.lanes.keys()
     for lane in sorted(lanes - known):
+        from difflib import get_close_matches  # here, as in the registry: no cycle that goes well needs it
+
         raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))
 
 
@@ -158,6 +172,17 @@ def _log_name(settings: Settings) -> str:
     return str(settings.log_dir / LOG_NAME) if settings.log_to == "file" else f"the log ({settings.log_to})"
 
 
-def main(started: float | None = None) -> None:
-    """`started` is when this minute began, where something else came first (see probe): the guard counts from it."""
-    commandline.run(command, "python -m dispatcher", monotonic() if started is None else started)
+def _load() -> tuple[Settings, Sequence[str]]:
+    """The settings, and what is doubtful about them: nothing where they could be read without pydantic."""
+    settings = quick_settings()
+    if settings is not None:
+        return settings, ()
+    from mayfly.settings import load  # here: it brings pydantic along, and most settings are plain
+
+    loaded = load()
+    return loaded.settings, loaded.warnings
+
+
+def main(minute: Minute | None = None) -> None:
+    """`minute` is given where something else came first (see probe): the guard counts from its start."""
+    commandline.run(command, "python -m dispatcher", minute or Minute(monotonic()))

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from enum import Enum, auto
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +21,6 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.engine import URL, Engine, make_url
 from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError, OperationalError
@@ -35,6 +34,11 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 from mayfly.clock import monotonic, pause
 from mayfly.errors import BadDatabaseOption, ServerTooOld
 
+if TYPE_CHECKING:
+    # What SQLAlchemy has for one database alone is imported where a statement for it is written: whoever uses one
+    # database should not pay for the others, 20 ms of every cycle each.
+    from sqlalchemy.dialects import mysql, postgresql, sqlite
+
 CONNECT_SECONDS = 3
 STATEMENT_SECONDS = 10  # PyMySQL's own default waits for ever on a cut link
 LOCK_SECONDS = 5
@@ -46,13 +50,25 @@ MYSQLS = ("mysql", "mariadb")
 # Differs because SQLite counts up only in a column that is literally INTEGER.
 Id = BigInteger().with_variant(Integer, "sqlite")
 
-# Differs because MySQL's TEXT ends at 64 KiB and a truncated traceback should still hold its last line.
-LongText = Text().with_variant(mysql.MEDIUMTEXT(), *MYSQLS)
-
 
 def is_mysql(dialect: Dialect) -> bool:
     # Differs because SQLAlchemy has a second name for it where an application writes mariadb+pymysql://.
     return dialect.name in MYSQLS
+
+
+class LongText(TypeDecorator[str]):
+    """Text without an end that anybody will meet."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        # Differs because MySQL's TEXT ends at 64 KiB and a truncated traceback should still hold its last line.
+        if is_mysql(dialect):
+            from sqlalchemy.dialects.mysql import MEDIUMTEXT
+
+            return dialect.type_descriptor(MEDIUMTEXT())
+        return dialect.type_descriptor(Text())
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -65,9 +81,15 @@ class UtcDateTime(TypeDecorator[datetime]):
         # Differs because PostgreSQL can keep an instant (a session in another zone still writes it right),
         # and MySQL's DATETIME drops fractions unless asked for them.
         if dialect.name == "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return dialect.type_descriptor(postgresql.TIMESTAMP(timezone=True, precision=6))
         if is_mysql(dialect):
+            from sqlalchemy.dialects import mysql
+
             return dialect.type_descriptor(mysql.DATETIME(fsp=6))
+        from sqlalchemy.dialects import sqlite
+
         return dialect.type_descriptor(sqlite.DATETIME())  # type: ignore[no-untyped-call]
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
@@ -97,8 +119,12 @@ class JsonText(TypeDecorator[str]):
         # Differs because PostgreSQL's jsonb refuses \u0000 and its json does not; MariaDB's JSON is text with
         # a check; SQLite has functions for JSON but no type.
         if dialect.name == "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return dialect.type_descriptor(postgresql.JSON())
         if is_mysql(dialect):
+            from sqlalchemy.dialects import mysql
+
             return dialect.type_descriptor(mysql.JSON())
         return dialect.type_descriptor(Text())
 
@@ -316,16 +342,17 @@ def insert_or_keep(dialect: Dialect, table: Table, live: str) -> Insert:
     # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE there also softens other errors
     # into warnings: every value has passed our own door by then.
     if is_mysql(dialect):
-        return mysql.insert(table).prefix_with("IGNORE")
-    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing(index_elements=[table.c.unique_key], index_where=text(live))
+        return _mysql_insert(table).prefix_with("IGNORE")
+    return _insert_on_conflict(dialect, table).on_conflict_do_nothing(
+        index_elements=[table.c.unique_key], index_where=text(live)
+    )
 
 
 def insert_or_find(table: Table) -> Insert:
     """INSERT whose `lastrowid` is the new row, or the one that already holds the unique key."""
     # Differs because MySQL has no RETURNING. A second statement would not find the holder inside an
     # application's REPEATABLE READ, and would scan for it: only the column live_key has an index there.
-    return mysql.insert(table).on_duplicate_key_update(id=func.last_insert_id(table.c.id))
+    return _mysql_insert(table).on_duplicate_key_update(id=func.last_insert_id(table.c.id))
 
 
 def has_insert_returning(dialect: Dialect) -> bool:
@@ -338,10 +365,9 @@ def upsert(dialect: Dialect, table: Table, key: tuple[str, ...], columns: Collec
     # Differs because MySQL writes ON DUPLICATE KEY UPDATE where the others write ON CONFLICT.
     others = [name for name in columns if name not in key]
     if is_mysql(dialect):
-        statement = mysql.insert(table)
+        statement = _mysql_insert(table)
         return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
-    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    written = insert(table)
+    written = _insert_on_conflict(dialect, table)
     return written.on_conflict_do_update(
         index_elements=list(key), set_={name: written.excluded[name] for name in others}
     )
@@ -351,9 +377,25 @@ def insert_missing(dialect: Dialect, table: Table, key: tuple[str, ...]) -> Inse
     """INSERT that leaves a row alone which already has this key."""
     # Differs because MySQL writes IGNORE where the others write ON CONFLICT DO NOTHING.
     if is_mysql(dialect):
-        return mysql.insert(table).prefix_with("IGNORE")
-    insert = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    return insert(table).on_conflict_do_nothing(index_elements=list(key))
+        return _mysql_insert(table).prefix_with("IGNORE")
+    return _insert_on_conflict(dialect, table).on_conflict_do_nothing(index_elements=list(key))
+
+
+def _mysql_insert(table: Table) -> "mysql.Insert":
+    from sqlalchemy.dialects.mysql import insert
+
+    return insert(table)
+
+
+def _insert_on_conflict(dialect: Dialect, table: Table) -> "postgresql.Insert | sqlite.Insert":
+    # Differs because SQLAlchemy has ON CONFLICT twice, and each only for its own database.
+    if dialect.name == "postgresql":
+        from sqlalchemy.dialects import postgresql
+
+        return postgresql.insert(table)
+    from sqlalchemy.dialects import sqlite
+
+    return sqlite.insert(table)
 
 
 def has_partial_indexes(dialect: Dialect) -> bool:

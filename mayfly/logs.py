@@ -13,8 +13,7 @@ from mayfly.clock import host_now
 from mayfly.events import Event, Level
 
 if TYPE_CHECKING:
-    from mayfly.settings.model import Settings
-    from mayfly.settings.quick import QuickSettings
+    from mayfly.settings.shape import Settings
 
 LINE_BYTES = 4000  # a write below PIPE_BUF is never torn between processes
 LOG_NAME = "dispatcher.log"
@@ -60,7 +59,7 @@ def open_log(settings: "Settings", source: str, echo: TextIO | None = None) -> L
     return Log(open_sink(settings), source, settings.log_format == "json", echo)
 
 
-def open_sink(settings: "Settings | QuickSettings") -> Sink:
+def open_sink(settings: "Settings") -> Sink:
     if settings.log_to == "stdout":
         return _Stdout()
     if settings.log_to == "syslog":

@@ -6,7 +6,6 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from importlib.metadata import entry_points
 from types import SimpleNamespace
@@ -81,6 +80,8 @@ class Registry:
         return replace(self, handlers={own.type: own, **self.handlers})
 
     def nearest(self, type_name: str) -> str | None:
+        from difflib import get_close_matches  # here because no cycle that goes well needs it
+
         return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)
 
 

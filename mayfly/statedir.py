@@ -10,21 +10,20 @@ from mayfly.errors import StateDirUnsafe
 from mayfly.settings.values import mask_password, without_password
 
 if TYPE_CHECKING:
-    from mayfly.settings.model import Settings
-    from mayfly.settings.quick import QuickSettings
+    from mayfly.settings.shape import Settings
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only our own 0700 directory below it is used, and checked
 LONGEST_NAME = 200  # file systems take 255
 
 
-def state_dir(settings: "Settings | QuickSettings") -> Path:
+def state_dir(settings: "Settings") -> Path:
     """Where it is; nothing is created. Named after host and database: two installations never meet here."""
     database = mask_password(without_password(settings.database_url.get_secret_value()))
     name = quote(f"{settings.host_name} {database}", safe="@:+=")
     return _base(settings) / (name if len(name) <= LONGEST_NAME else _digest(name))
 
 
-def open_state_dir(settings: "Settings | QuickSettings") -> Path:
+def open_state_dir(settings: "Settings") -> Path:
     """Create it if need be, and refuse one that somebody else could have laid out for us."""
     base = _base(settings)
     try:
@@ -58,7 +57,7 @@ def pages_in(directory: Path) -> list[Path]:
     return list(directory.glob("*.page"))
 
 
-def _base(settings: "Settings | QuickSettings") -> Path:
+def _base(settings: "Settings") -> Path:
     """Memory, where there is any: a reboot clears it, and no disk is written."""
     if settings.state_dir is not None:
         return settings.state_dir

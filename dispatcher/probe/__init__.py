@@ -17,7 +17,7 @@ from mayfly.clock import Clock, clock_from, host_now, milliseconds, monotonic
 from mayfly.events import Level
 from mayfly.logs import Log, Sink, open_sink
 from mayfly.schedules.wake import may_be_due
-from mayfly.settings.quick import QuickSettings
+from mayfly.settings import Settings
 from mayfly.statedir import lock_path, open_state_dir, pages_in
 
 HOLDER = "an idle cycle"  # of the planning lock; nobody ever sees it: taken and released in one transaction
@@ -48,7 +48,7 @@ class HeldLines:
             sink.write(line, level)
 
 
-def run_idle_cycle(settings: QuickSettings, started: float) -> bool:
+def run_idle_cycle(settings: Settings, started: float) -> bool:
     """Run this minute's cycle if it is surely idle. False, or any error at all: the full path must look."""
     if settings.log_to != "file":
         return False
@@ -62,7 +62,7 @@ def run_idle_cycle(settings: QuickSettings, started: float) -> bool:
         lock.close()
 
 
-def _run_locked(settings: QuickSettings, directory: Path, started: float) -> bool:
+def _run_locked(settings: Settings, directory: Path, started: float) -> bool:
     if pages_in(directory):  # a runner of this host is alive, or left its page behind
         return False
     lines = HeldLines()
@@ -78,7 +78,7 @@ def _run_locked(settings: QuickSettings, directory: Path, started: float) -> boo
     return was_idle
 
 
-def _run_connected(session: Session, settings: QuickSettings, directory: Path, log: Log, started: float) -> bool:
+def _run_connected(session: Session, settings: Settings, directory: Path, log: Log, started: float) -> bool:
     clock = _measure(session)
     now = clock.now()
     if clock.is_skewed or may_be_due(settings, directory, now) or any(doubts(session, settings, now)):

@@ -6,10 +6,10 @@ from datetime import datetime
 from dispatcher.probe.drivers import Session
 from mayfly.clock import milliseconds
 from mayfly.jobs.keep import cutoff
-from mayfly.settings.quick import QuickSettings
+from mayfly.settings import Settings
 
 
-def doubts(session: Session, settings: QuickSettings, now: datetime) -> Iterator[str]:
+def doubts(session: Session, settings: Settings, now: datetime) -> Iterator[str]:
     """What a full cycle might do something about, or have to tell of: rather too much than too little."""
     if not session.server.is_known:
         yield f"{session.server} is too old or too strange"
@@ -38,7 +38,7 @@ def _lanes(session: Session) -> Iterator[str]:
         ((lane,),) = session.ask("next lane", lane=lane)
 
 
-def _prunable(session: Session, settings: QuickSettings, lanes: list[str], now: datetime) -> Iterator[str]:
+def _prunable(session: Session, settings: Settings, lanes: list[str], now: datetime) -> Iterator[str]:
     for search in session.searches:
         days = getattr(settings, search.setting)
         if days is not None:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 from mayfly.settings.values import SCHEDULE_FILES, under_home
 
 if TYPE_CHECKING:
-    from mayfly.settings.model import Settings
-    from mayfly.settings.quick import QuickSettings
+    from mayfly.settings.shape import Settings
 
 NOTE = "schedules"
 NEVER = "never"
 SETTLED = timedelta(seconds=2)  # a file may change twice within one tick of its time stamp
 
 
-def schedule_files(settings: "Settings | QuickSettings") -> list[Path]:
+def schedule_files(settings: "Settings") -> list[Path]:
     """Every file that should be read; one that was named and is missing is among them."""
     usual = {under_home(Path(each), settings.home) for each in SCHEDULE_FILES}
     return [file for path in settings.schedule_files for file in _files_at(path, is_usual=path in usual)]
@@ -51,7 +50,7 @@ def _look(file: Path) -> str:
     return f"{file} {facts.st_dev} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
 
 
-def may_be_due(settings: "Settings | QuickSettings", directory: Path, now: datetime) -> bool:
+def may_be_due(settings: "Settings", directory: Path, now: datetime) -> bool:
     """False only if surely nothing is due on this host: there are no schedules, or the note says so."""
     files = schedule_files(settings)
     if not files:

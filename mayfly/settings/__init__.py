@@ -2,17 +2,19 @@
 
 from typing import TYPE_CHECKING
 
+from mayfly.settings.quick import load_settings
+from mayfly.settings.shape import LaneSettings, ResolvedLane, Settings
+
 if TYPE_CHECKING:
-    from mayfly.settings.loading import Loaded, Origin, load, load_settings
-    from mayfly.settings.model import LaneSettings, ResolvedLane, Settings
+    from mayfly.settings.loading import Loaded, Origin, load
 
 __all__ = ["LaneSettings", "Loaded", "Origin", "ResolvedLane", "Settings", "load", "load_settings"]
 
 
 def __getattr__(name: str) -> object:
-    """Imported on first use: an idle cycle (see quick.py) can do without pydantic."""
-    if name not in __all__:
+    """Imported on first use: most processes can do without pydantic (see quick.py)."""
+    if name not in ("Loaded", "Origin", "load"):
         raise AttributeError(f"module 'mayfly.settings' has no attribute {name!r}")
-    from mayfly.settings import loading, model
+    from mayfly.settings import loading
 
-    return getattr(model if hasattr(model, name) else loading, name)
+    return getattr(loading, name)

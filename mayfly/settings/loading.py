@@ -5,14 +5,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import SecretStr, ValidationError
+from pydantic import ValidationError
 
 from mayfly.errors import SettingsError
 from mayfly.settings.files import Given
 from mayfly.settings.kinds import SIZE
-from mayfly.settings.model import NAMES, Settings, allowed
+from mayfly.settings.model import NAMES, SettingsModel, allowed
 from mayfly.settings.names import Key, variable_of
 from mayfly.settings.problems import empty_value, sentences, shown
+from mayfly.settings.shape import Secret, Settings
 from mayfly.settings.sources import DEFAULT, Home, find_home, nested, read_sources
 from mayfly.settings.values import mask_password, size_text
 
@@ -33,10 +34,6 @@ class Loaded:
     warnings: tuple[str, ...]
 
 
-def load_settings() -> Settings:
-    return load().settings
-
-
 def load(environ: Mapping[str, str] | None = None) -> Loaded:
     """Read all places; whatever is wrong in any of them is one SettingsError with a line for each problem."""
     variables = os.environ if environ is None else environ
@@ -51,7 +48,7 @@ def _validated(home: Home, given: Mapping[Key, Given], found: list[str]) -> Sett
     problems = found + [empty_value(key, told, allowed) for key, told in empty.items()]
     filled = {key: told for key, told in given.items() if key not in empty}
     try:
-        settings = Settings(home=home.path, **nested(filled))
+        settings = SettingsModel(home=home.path, **nested(filled)).as_plain()
     except ValidationError as error:
         # Not chained: pydantic's own text is of no use to the reader.
         raise SettingsError("\n".join([*problems, *sentences(error, given, allowed)])) from None
@@ -62,7 +59,7 @@ def _validated(home: Home, given: Mapping[Key, Given], found: list[str]) -> Sett
 
 def _origins(settings: Settings, home: Home, given: Mapping[Key, Given]) -> Iterator[Origin]:
     yield Origin(variable_of(("home",)), str(settings.home), home.source)
-    for name in Settings.model_fields:
+    for name in Settings._fields:
         if name in NAMES.plain:
             told = given.get((name,))
             yield Origin(variable_of((name,)), _display(settings, name), _source(told) if told else DEFAULT)
@@ -79,11 +76,11 @@ def _source(told: Given) -> str:
 
 def _display(settings: Settings, name: str) -> str:
     value = getattr(settings, name)
-    if isinstance(value, SecretStr):
+    if isinstance(value, Secret):
         return mask_password(value.get_secret_value()) if name == "database_url" else "***"
     if value is None:
         return "none"
-    if SIZE in Settings.model_fields[name].metadata:
+    if SIZE in SettingsModel.model_fields[name].metadata:
         return size_text(value)
     if isinstance(value, tuple):
         return ",".join(map(str, value))

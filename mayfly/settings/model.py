@@ -1,7 +1,6 @@
-"""Every setting with its default and its bounds. Pure: it reads nothing but its arguments."""
+"""Every setting with its default and its bounds: the door for all that is not plain. Pure."""
 
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -34,13 +33,14 @@ from mayfly.settings.kinds import (
 )
 from mayfly.settings.names import Key, Names
 from mayfly.settings.problems import CONFLICTS
+from mayfly.settings.shape import LaneSettings, Secret, Settings
 from mayfly.settings.values import DATABASE_RULE, KIB, MIB, SCHEDULE_FILES, database_url, under_home
 
 LaneCount = Annotated[int | None, whole(1, 1000), NUMBER]
 
 
-class LaneSettings(BaseModel):
-    """What may be said of one lane; None is the global value."""
+class LaneModel(BaseModel):
+    """What may be said of one lane, and in which bounds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -48,27 +48,13 @@ class LaneSettings(BaseModel):
     max_workers: LaneCount = None
     min_workers: LaneCount = None
     concurrency: LaneCount = None
-    rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0  # smaller is served first
-    pool: Annotated[Name | None, Field(description="the name of a pool")] = None  # its lanes share one cap
-    external: Annotated[bool, Field(description="true or false")] = False  # never dispatched
+    rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0
+    pool: Annotated[Name | None, Field(description="the name of a pool")] = None
+    external: Annotated[bool, Field(description="true or false")] = False
 
 
-@dataclass(frozen=True)
-class ResolvedLane:
-    """What holds for one lane, the global values filled in."""
-
-    name: str
-    batch_size: int
-    max_workers: int
-    min_workers: int
-    concurrency: int
-    rank: int
-    pool: str | None
-    external: bool
-
-
-class Settings(BaseSettings):
-    """All settings of one installation. A field's description is what its error and docs/settings.md say."""
+class SettingsModel(BaseSettings):
+    """The settings and their bounds. A field's description is what its error and docs/settings.md say."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -113,21 +99,15 @@ class Settings(BaseSettings):
     keep_cycles_days: Days = 90
     keep_runners_days: Days = 7
     keep_audit_days: Days = 365
-    lanes: Annotated[dict[Name, LaneSettings], Field(description="a table for each lane")] = {}
+    lanes: Annotated[dict[Name, LaneModel], Field(description="a table for each lane")] = {}
     pools: Annotated[dict[Name, Count], Field(description="a whole number from 1 to 1000")] = {}
 
-    def lane(self, name: str) -> ResolvedLane:
-        own = self.lanes.get(name, LaneSettings())
-        return ResolvedLane(
-            name=name,
-            batch_size=own.batch_size or self.batch_size,
-            max_workers=own.max_workers or self.max_workers,
-            min_workers=own.min_workers or self.min_workers,
-            concurrency=own.concurrency or self.concurrency,
-            rank=own.rank,
-            pool=own.pool,
-            external=own.external,
-        )
+    def as_plain(self) -> Settings:
+        """What leaves this door: checked, and nothing of pydantic left."""
+        fields = {name: getattr(self, name) for name in Settings._fields}
+        fields["database_url"] = Secret(self.database_url.get_secret_value())
+        fields["lanes"] = {name: LaneSettings(**lane.model_dump()) for name, lane in self.lanes.items()}
+        return Settings(**fields)
 
     @classmethod
     def settings_customise_sources(
@@ -175,13 +155,13 @@ class Settings(BaseSettings):
 
 
 NAMES = Names(
-    plain=frozenset(Settings.model_fields) - {"home", "lanes", "pools"},
-    lane=frozenset(LaneSettings.model_fields),
+    plain=frozenset(SettingsModel.model_fields) - {"home", "lanes", "pools"},
+    lane=frozenset(LaneModel.model_fields),
 )
 
 
 def allowed(key: Key) -> str:
     """In words, what the setting may be."""
     of_lane = key[0] == "lanes" and len(key) == 3
-    field = LaneSettings.model_fields[key[2]] if of_lane else Settings.model_fields[key[0]]
+    field = LaneModel.model_fields[key[2]] if of_lane else SettingsModel.model_fields[key[0]]
     return field.description or ""

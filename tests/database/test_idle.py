@@ -31,8 +31,8 @@ from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.wake import looks_of, may_be_due, note_next
 from mayfly.schema import JOBS
-from mayfly.settings import load
-from mayfly.settings.quick import QuickSettings, quick_settings
+from mayfly.settings import Settings, load
+from mayfly.settings.quick import quick_settings
 from tests.database.factories import run_sql, sqlite_only
 from tests.factories import NOON
 
@@ -121,13 +121,13 @@ def environ(url: str, home: Path, **others: str) -> dict[str, str]:
     return {"MAYFLY_HOME": str(home), "DATABASE_URL": url, "HOST_NAME": "here", **others}
 
 
-def quick(url: str, home: Path, **others: str) -> QuickSettings:
+def quick(url: str, home: Path, **others: str) -> Settings:
     found = quick_settings(environ(url, home, **others))
     assert found is not None
     return found
 
 
-def probe_doubts(settings: QuickSettings) -> list[str]:
+def probe_doubts(settings: Settings) -> list[str]:
     with closing(connect(settings.database_url.get_secret_value())) as session:
         found = list(doubts(session, settings, NOON))
     return [*found, "a schedule may be due"] if may_be_due(settings, settings.home, NOON) else found

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.settings import LaneSettings, Settings, load
+from mayfly.settings import load
+from mayfly.settings.model import LaneModel, SettingsModel
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text("utf-8")
 
@@ -30,7 +31,7 @@ def test_the_table_has_every_setting_and_no_other() -> None:
     """In the order in which the code has them, too."""
     named = [name for name, *_ in rows_under("All settings")]
 
-    assert named == ["MAYFLY_HOME" if name == "home" else name.upper() for name in Settings.model_fields]
+    assert named == ["MAYFLY_HOME" if name == "home" else name.upper() for name in SettingsModel.model_fields]
 
 
 @pytest.mark.parametrize("row", rows_under("All settings"), ids=lambda row: row[0])
@@ -38,7 +39,7 @@ def test_the_table_says_what_is_allowed_in_the_words_of_the_error(row: list[str]
     """Whoever searches the page for the sentence finds it."""
     name, _, allowed, _ = row
 
-    assert allowed == Settings.model_fields[field_of(name)].description
+    assert allowed == SettingsModel.model_fields[field_of(name)].description
 
 
 @pytest.mark.parametrize("row", rows_under("All settings"), ids=lambda row: row[0])
@@ -56,7 +57,7 @@ def test_the_lanes_table_has_every_setting_of_a_lane() -> None:
     """With what is allowed."""
     rows = [(name, allowed) for name, _, allowed, _ in rows_under("Lanes and pools")]
 
-    assert rows == [(name, field.description) for name, field in LaneSettings.model_fields.items()]
+    assert rows == [(name, field.description) for name, field in LaneModel.model_fields.items()]
 
 
 def test_the_examples_load(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ OURS = {
     *(f"mayfly.jobs{module}" for module in ("", ".keep")),
     *(f"mayfly.schedules{module}" for module in ("", ".wake")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
-    *(f"mayfly.settings{module}" for module in (".quick", ".sources", ".values")),
+    *(f"mayfly.settings{module}" for module in (".quick", ".rules", ".shape", ".sources", ".values")),
 }
 STANDARD = {"collections", "contextlib", "datetime", "enum", "fcntl", "functools", "io", "os", "pathlib", "pwd", "re"}
 STANDARD |= {"stat", "sys", "time", "types", "typing", "urllib"}
@@ -98,6 +98,33 @@ def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installati
     assert idle.returncode == 0
     assert sorted(idle.modules - bare - standard) == sorted(OURS)
     assert (idle.modules - bare) & HEAVY == set()
+
+
+DIALECTS = {"sqlite": "sqlite", "postgres": "postgresql"}  # any other is a MySQL's
+
+
+def test_a_cycle_with_work_does_without_pydantic(installation: Installation, engine_name: str) -> None:
+    """And without the other databases: plain settings need no model, and each of these costs 20 ms and more."""
+    installation.enqueue("noop")
+
+    worked = Run(installation, *MINUTE)
+
+    assert worked.was_full_path
+    assert "Workers spawned: 1" in installation.log
+    assert {"pydantic", "pydantic_settings", "dotenv", "alembic"} & worked.modules == set()
+    dialects = {name.split(".")[2] for name in worked.modules if re.match(r"sqlalchemy\.dialects\.[a-z]\w*$", name)}
+    assert dialects == {DIALECTS.get(engine_name, "mysql")}
+
+
+def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> None:
+    """Also in an interpreter of its own, where nothing is inherited."""
+    embedded.dispatch()
+
+    plain, with_models = (Run(embedded, "-m", "runner", HANDLERS=each) for each in ("string", "handlers"))
+
+    assert (plain.returncode, with_models.returncode) == (0, 0)
+    assert ("pydantic" in plain.modules, "pydantic" in with_models.modules) == (False, True)
+    assert "pydantic_settings" not in with_models.modules
 
 
 # --- what it leaves behind --------------------------------------------------------------------------------

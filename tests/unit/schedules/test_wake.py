@@ -7,13 +7,14 @@ import pytest
 
 from mayfly.clock import host_now
 from mayfly.schedules.wake import are_settled, forget_next, looks_of, may_be_due, note_next, schedule_files
-from mayfly.settings.quick import QuickSettings, quick_settings
+from mayfly.settings import Settings
+from mayfly.settings.quick import quick_settings
 from tests.factories import NOON
 
 MINUTE = timedelta(minutes=1)
 
 
-def settings_in(home: Path, **environ: str) -> QuickSettings:
+def settings_in(home: Path, **environ: str) -> Settings:
     found = quick_settings({"MAYFLY_HOME": str(home), **environ})
     assert found is not None
     return found

@@ -79,7 +79,7 @@ def test_a_value_out_of_bounds_is_a_sentence_with_the_rule(tmp_path: Path, name:
     assert problem.endswith(f" (environment): must be {rule}")
 
 
-@pytest.mark.parametrize("name", sorted(set(Settings.model_fields) - {"home", "lanes", "pools"}))
+@pytest.mark.parametrize("name", sorted(set(Settings._fields) - {"home", "lanes", "pools"}))
 def test_an_empty_value_is_refused(tmp_path: Path, name: str) -> None:
     """NAME= is a mistake that no default covers up; the sentence says to give a value or to unset it."""
     problem = problem_in(tmp_path, {name.upper(): " "})
@@ -191,7 +191,7 @@ def test_settings_do_not_change(tmp_path: Path) -> None:
     """What was loaded at the start of a process holds to its end."""
     settings = settings_in(tmp_path)
 
-    with pytest.raises(ValueError, match="frozen"):
+    with pytest.raises(AttributeError, match="can't set attribute"):
         settings.batch_size = 7  # type: ignore[misc]
 
 

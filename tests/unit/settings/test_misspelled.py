@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.settings import Settings
+from mayfly.settings.model import SettingsModel
 from tests.unit.settings.loading import load_in, problem_in
 
 
@@ -64,7 +64,7 @@ def test_a_misspelled_variable_is_a_warning_with_what_was_meant(
 
     source = "environment" if place == "environment" else str(tmp_path / ".env")
     assert loaded.warnings == (f"{written} ({source}): is not a setting and has no effect; did you mean {meant}?",)
-    assert loaded.settings == Settings(home=tmp_path)
+    assert loaded.settings == SettingsModel(home=tmp_path).as_plain()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an idle cycle reads of the settings is what load() reads, or nothing at all."""
+"""What is read without pydantic is what load() reads, or nothing at all."""
 
 from difflib import get_close_matches
 from io import StringIO
@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from mayfly.errors import SettingsError
 from mayfly.settings import LaneSettings, Settings, load
 from mayfly.settings.files import plain_variables
-from mayfly.settings.model import NAMES
+from mayfly.settings.model import NAMES, LaneModel, SettingsModel
 from mayfly.settings.names import _close, variable_of
-from mayfly.settings.quick import INFINITE, LANE, POOL, SETTINGS, QuickSettings, Rule, quick_settings
-from mayfly.settings.quick import NAMES as QUICK_NAMES
+from mayfly.settings.quick import quick_settings
+from mayfly.settings.rules import INFINITE, LANE, POOL, SETTINGS, Rule
+from mayfly.settings.rules import NAMES as QUICK_NAMES
 
 patiently = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -29,14 +30,9 @@ def quick_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str =
     return quick_settings({"MAYFLY_HOME": str(home), **(environ or {})})
 
 
-def as_loaded(loaded: Settings) -> dict[str, object]:
-    """The same fields, secrets opened."""
-    fields = {name: getattr(loaded, name) for name in QuickSettings._fields}
-    return {**fields, "database_url": loaded.database_url.get_secret_value()}
-
-
-def as_quick(quick: QuickSettings) -> dict[str, object]:
-    return {**quick._asdict(), "database_url": quick.database_url.get_secret_value()}
+def told(settings: Settings) -> str:
+    """All fields with their types and the order of the lanes, which == does not look at, and the secret opened."""
+    return repr({**settings._asdict(), "database_url": settings.database_url.get_secret_value()})
 
 
 # --- the table is the model's -----------------------------------------------------------------------------
@@ -62,6 +58,13 @@ def described(rule: Rule) -> dict[str, Any]:
     return {name: getattr(rule, name) for name in ("at_least", "at_most", "above", "below", "words")}
 
 
+def test_what_leaves_the_model_has_all_its_fields() -> None:
+    """In the same order, which is that of `mayfly config` and the docs."""
+    assert Settings._fields == tuple(SettingsModel.model_fields)
+    assert LaneSettings._fields == tuple(LaneModel.model_fields)
+    assert LaneSettings._field_defaults == LaneModel().model_dump()
+
+
 def test_all_settings_are_known() -> None:
     """Who adds one to the model adds it here, or every idle cycle of those who set it takes the long way."""
     assert (QUICK_NAMES.plain, QUICK_NAMES.lane) == (NAMES.plain, NAMES.lane)
@@ -70,32 +73,28 @@ def test_all_settings_are_known() -> None:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_settings_bounds_are_the_models(name: str) -> None:
     """To the last digit: a value that the model refuses must not pass here."""
-    assert described(SETTINGS[name]) == bounds(Settings.model_json_schema()["properties"][name])
+    assert described(SETTINGS[name]) == bounds(SettingsModel.model_json_schema()["properties"][name])
 
 
 @pytest.mark.parametrize("name", LANE)
 def test_a_lanes_bounds_are_the_models(name: str) -> None:
     """The same for what is said of one lane."""
-    assert described(LANE[name]) == bounds(LaneSettings.model_json_schema()["properties"][name])
+    assert described(LANE[name]) == bounds(LaneModel.model_json_schema()["properties"][name])
 
 
 def test_a_pools_bounds_are_the_models() -> None:
     """And for the cap of a pool."""
-    (pool,) = Settings.model_json_schema()["properties"]["pools"]["patternProperties"].values()
+    (pool,) = SettingsModel.model_json_schema()["properties"]["pools"]["patternProperties"].values()
 
     assert described(POOL) == bounds(pool)
 
 
 def test_the_defaults_are_the_models(tmp_path: Path) -> None:
-    """Those that are not read here too: conflicts are looked for among all."""
+    """To the type: what is logged is written alike."""
     loaded = load({"MAYFLY_HOME": str(tmp_path)}).settings
-    own = {"database_url", "schedule_files", "log_dir", "host_name"}  # relative to home, or the system's
 
-    assert as_quick(quick_in(tmp_path)) == as_loaded(loaded)
-    assert {name: rule.default for name, rule in SETTINGS.items() if name not in own} == {
-        name: getattr(loaded, name) for name in SETTINGS if name not in own
-    }
-    assert {name: rule.default for name, rule in LANE.items()} == LaneSettings().model_dump()
+    assert told(quick_in(tmp_path)) == told(loaded)
+    assert {name: rule.default for name, rule in LANE.items()} == LaneSettings()._asdict()
 
 
 # --- what is read -----------------------------------------------------------------------------------------
@@ -110,14 +109,15 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"KEEP_DEAD_DAYS": "30", "KEEP_DONE_DAYS": "0.5", "HANDLERS": "handlers, shop.jobs", "SPAWN": "exec"},
         {"LANES__MAIL__MAX_WORKERS": "8", "LANES__MAIL__POOL": "email", "POOLS__EMAIL": "3"},
         {"LANES__MAIL__RANK": "-5", "LANES__MAIL__EXTERNAL": "true"},
+        {"LANES__B__RANK": "1", "LANES__A__RANK": "2", "LANES__B__CONCURRENCY": "7"},
         {"SCHEDULE_FILES": "/etc/mayfly/schedule, mine"},
     ],
 )
 def test_what_people_write_is_read(tmp_path: Path, environ: dict[str, str]) -> None:
-    """The usual values do not cost an idle cycle its shortcut."""
+    """The usual values do not cost a cycle its shortcut."""
     loaded = load({"MAYFLY_HOME": str(tmp_path), **environ}).settings
 
-    assert as_quick(quick_in(tmp_path, environ)) == as_loaded(loaded)
+    assert told(quick_in(tmp_path, environ)) == told(loaded)
 
 
 def test_all_places_are_read_in_their_order(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_all_places_are_read_in_their_order(tmp_path: Path) -> None:
         toml='log_dir = "from_toml"\nstate_dir = "from_toml"\nkeep_done_days = 3\n[lanes.mail]\nrank = 1\n',
     )
 
-    assert as_quick(read) == as_loaded(load({"MAYFLY_HOME": str(tmp_path), "LOG_DIR": "from_environment"}).settings)
+    assert told(read) == told(load({"MAYFLY_HOME": str(tmp_path), "LOG_DIR": "from_environment"}).settings)
     assert read.log_dir == tmp_path / "from_environment"
     assert read.state_dir == tmp_path / "from dotenv"
     assert read.database_url.get_secret_value() == "mysql+pymysql://mayfly:secret@db/app"
@@ -140,7 +140,7 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
     """Not even in a traceback."""
     read = quick_in(tmp_path, {"DATABASE_URL": "mysql://mayfly:xyzzy@db/app"})
 
-    assert "xyzzy" not in repr(read)
+    assert "xyzzy" not in f"{read} {read!r} {read.database_url} {read.database_url!r}"
 
 
 # --- what is not ------------------------------------------------------------------------------------------
@@ -176,7 +176,17 @@ def test_what_is_wrong_doubtful_or_odd_is_left_to_the_model(tmp_path: Path, envi
 
 
 @pytest.mark.parametrize(
-    "toml", ["batch_size = true", "batch_size = 5.0", "max_load = inf", "log_dir = 5", "x = 1", "[lanes.'a b']", "=="]
+    "toml",
+    [
+        "batch_size = true",
+        "batch_size = 5.0",
+        "max_load = inf",
+        f"max_load = {10**400}",
+        "log_dir = 5",
+        "x = 1",
+        "[lanes.'a b']",
+        "==",
+    ],
 )
 def test_what_a_file_says_must_be_plain_too(tmp_path: Path, toml: str) -> None:
     """TOML has types of its own."""
@@ -223,10 +233,13 @@ def test_whatever_is_set_it_is_never_read_otherwise(tmp_path: Path, environ: dic
 
     loaded = load({"MAYFLY_HOME": str(tmp_path), **environ})
 
-    assert as_quick(quick) == as_loaded(loaded.settings)
+    assert told(quick) == told(loaded.settings)
     assert loaded.warnings == ()
 
 
+toml_names = st.sampled_from(
+    [*sorted(NAMES.plain), *(f"lanes.mail.{name}" for name in sorted(NAMES.lane)), "pools.email"]
+)
 toml_values = st.one_of(
     st.booleans().map(lambda value: str(value).lower()),
     st.integers(-5, 2000).map(str),
@@ -236,7 +249,7 @@ toml_values = st.one_of(
 
 
 @patiently
-@given(st.dictionaries(st.sampled_from(sorted(NAMES.plain)), toml_values, max_size=3))
+@given(st.dictionaries(toml_names, toml_values, max_size=3))
 def test_whatever_a_file_says_it_is_never_read_otherwise(tmp_path: Path, values: dict[str, str]) -> None:
     """The same for the types of TOML."""
     quick = quick_in(tmp_path, toml="\n".join(["", *(f"{name} = {value}" for name, value in values.items())]) + "\n")
@@ -247,7 +260,7 @@ def test_whatever_a_file_says_it_is_never_read_otherwise(tmp_path: Path, values:
     except SettingsError as error:
         raise AssertionError(values) from error
 
-    assert as_quick(quick) == as_loaded(loaded.settings)
+    assert told(quick) == told(loaded.settings)
 
 
 # --- .env -------------------------------------------------------------------------------------------------

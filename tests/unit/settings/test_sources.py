@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.settings import Settings, load_settings
+from mayfly.settings.model import SettingsModel
 from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
 
 
@@ -137,10 +138,10 @@ def test_a_directory_called_dotenv_is_not_a_file_of_settings(tmp_path: Path) -> 
 
 
 def test_settings_themselves_read_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only load() looks at the environment, so that a Settings in a test is what the test says."""
+    """Only load() looks at the environment, so that a SettingsModel in a test is what the test says."""
     monkeypatch.setenv("BATCH_SIZE", "9")
 
-    assert Settings(home=tmp_path).batch_size == 5
+    assert SettingsModel(home=tmp_path).batch_size == 5
 
 
 def test_the_real_environment_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +183,7 @@ def test_every_plain_setting_has_one_origin(tmp_path: Path) -> None:
     """`mayfly config` leaves nothing out and says nothing twice."""
     names = [origin.name for origin in load_in(tmp_path).origins]
 
-    fields = [name.upper() for name in Settings.model_fields if name not in ("home", "lanes", "pools")]
+    fields = [name.upper() for name in Settings._fields if name not in ("home", "lanes", "pools")]
     assert names == ["MAYFLY_HOME", *fields]
 
 

@@ -1,0 +1,145 @@
+"""What is plain: of every setting the forms that the model surely takes, and its bounds and default. Pure.
+
+The model (model.py) takes more, and has the words for what it refuses; a test holds this table against it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from mayfly.settings.names import Names
+from mayfly.settings.values import (
+    KIB,
+    MIB,
+    NAME_PATTERN,
+    SCHEDULE_FILES,
+    check_host_name,
+    read_modules,
+    read_paths,
+    read_size,
+)
+
+INFINITE = float("inf")
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}", value):
+        return int(value)
+    if type(value) is not int:  # True is one of those
+        raise ValueError
+    return value
+
+
+def _number(value: object) -> float:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        return float(value)
+    if type(value) not in (int, float):
+        raise ValueError
+    return float(value)  # type: ignore[arg-type]
+
+
+def _size(value: object) -> int:
+    return _whole(read_size(value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError  # noqa: TRY004 - a value that was written wrong, not a mistake of ours
+    return value
+
+
+def plain_name(value: object) -> str:
+    if not re.fullmatch(NAME_PATTERN, _text(value)):
+        raise ValueError
+    return _text(value)
+
+
+def plain_host_name(value: object) -> str:
+    return check_host_name(_text(value))
+
+
+def _truth(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if _text(value) not in ("true", "false"):
+        raise ValueError
+    return value == "true"
+
+
+class Rule(NamedTuple):
+    """How a setting is read, its bounds, and what holds where it is not set."""
+
+    read: Callable[[object], Any]
+    default: Any = None
+    at_least: float = -INFINITE
+    at_most: float = INFINITE
+    above: float = -INFINITE
+    below: float = INFINITE
+    words: tuple[str, ...] = ()
+
+    def accept(self, given: object) -> Any:
+        value = self.read(given)
+        if self.words and value not in self.words:
+            raise ValueError
+        if isinstance(value, int | float) and not self._in_bounds(value):
+            raise ValueError
+        return value
+
+    def _in_bounds(self, value: float) -> bool:
+        return self.at_least <= value <= self.at_most and self.above < value < self.below
+
+
+def _count(default: int | None = None) -> Rule:
+    return Rule(_whole, default, 1, 1000)
+
+
+def _days(default: float | None) -> Rule:
+    return Rule(_number, default, above=0)
+
+
+def _one_of(*words: str) -> Rule:
+    return Rule(_text, words[0], words=words)
+
+
+SETTINGS: Mapping[str, Rule] = {
+    "database_url": Rule(_text, "sqlite:///mayfly.db"),
+    "batch_size": _count(5),
+    "max_workers": _count(5),
+    "min_workers": _count(1),
+    "concurrency": _count(100),
+    "host_max_workers": Rule(_whole, 32, 1, 10_000),
+    "worker_timeout": Rule(_number, 50.0, at_least=1),
+    "dispatch_timeout": Rule(_number, 55.0, above=1, below=60),
+    "worker_memory": Rule(_size, None, at_least=32 * MIB),
+    "min_free_memory": Rule(_size, 64 * MIB, at_least=0),
+    "max_load": Rule(_number, 10.0, at_least=0),
+    "handlers": Rule(read_modules, ("handlers",)),
+    "schedule_files": Rule(read_paths, SCHEDULE_FILES),
+    "log_dir": Rule(_text, "logs"),
+    "log_format": _one_of("text", "json"),
+    "log_to": _one_of("file", "stdout", "syslog"),
+    "state_dir": Rule(_text),
+    "host_name": Rule(plain_host_name),
+    "spawn": _one_of("fork", "exec"),
+    "payload_limit": Rule(_size, 64 * KIB, KIB, 16 * MIB),
+    "max_attempts": _count(5),
+    "backoff_base": Rule(_number, 1.0, above=0),
+    "backoff_cap": Rule(_number, 3600.0, above=0),
+    "keep_done_days": _days(7.0),
+    "keep_cancelled_days": _days(7.0),
+    "keep_dead_days": _days(None),
+    "keep_cycles_days": _days(90.0),
+    "keep_runners_days": _days(7.0),
+    "keep_audit_days": _days(365.0),
+}
+LANE: Mapping[str, Rule] = {
+    "batch_size": _count(),
+    "max_workers": _count(),
+    "min_workers": _count(),
+    "concurrency": _count(),
+    "rank": Rule(_whole, 0),
+    "pool": Rule(plain_name),
+    "external": Rule(_truth, False),
+}
+POOL = _count()
+NAMES = Names(plain=frozenset(SETTINGS), lane=frozenset(LANE))

@@ -1,0 +1,104 @@
+"""The settings as all other rooms see them: plain values, whichever way they were read.
+
+NamedTuples, because an idle cycle has them too, and to import dataclasses would cost it a good part of its time.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Secret:
+    """Not shown by a traceback or a log line; only who asks for it by name gets it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def get_secret_value(self) -> str:
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+
+class LaneSettings(NamedTuple):
+    """What may be said of one lane; None is the global value."""
+
+    batch_size: int | None = None
+    max_workers: int | None = None
+    min_workers: int | None = None
+    concurrency: int | None = None
+    rank: int = 0  # smaller is served first
+    pool: str | None = None  # its lanes share one cap
+    external: bool = False  # never dispatched
+
+
+class ResolvedLane(NamedTuple):
+    """What holds for one lane, the global values filled in."""
+
+    name: str
+    batch_size: int
+    max_workers: int
+    min_workers: int
+    concurrency: int
+    rank: int
+    pool: str | None
+    external: bool
+
+
+class Settings(NamedTuple):
+    """All settings of one installation; docs/settings.md says what each one means."""
+
+    home: Path
+    database_url: Secret
+    batch_size: int
+    max_workers: int
+    min_workers: int
+    concurrency: int
+    host_max_workers: int
+    worker_timeout: float
+    dispatch_timeout: float
+    worker_memory: int | None
+    min_free_memory: int
+    max_load: float
+    handlers: tuple[str, ...]
+    schedule_files: tuple[Path, ...]
+    log_dir: Path
+    log_format: str
+    log_to: str
+    state_dir: Path | None
+    host_name: str
+    spawn: str
+    payload_limit: int
+    max_attempts: int
+    backoff_base: float
+    backoff_cap: float
+    keep_done_days: float
+    keep_cancelled_days: float
+    keep_dead_days: float | None
+    keep_cycles_days: float
+    keep_runners_days: float
+    keep_audit_days: float
+    lanes: Mapping[str, LaneSettings]
+    pools: Mapping[str, int]
+
+    def lane(self, name: str) -> ResolvedLane:
+        own = self.lanes.get(name, LaneSettings())
+        return ResolvedLane(
+            name=name,
+            batch_size=own.batch_size or self.batch_size,
+            max_workers=own.max_workers or self.max_workers,
+            min_workers=own.min_workers or self.min_workers,
+            concurrency=own.concurrency or self.concurrency,
+            rank=own.rank,
+            pool=own.pool,
+            external=own.external,
+        )
