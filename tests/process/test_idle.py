@@ -116,6 +116,19 @@ def test_a_cycle_with_work_does_without_pydantic(installation: Installation, eng
     assert dialects == {DIALECTS.get(engine_name, "mysql")}
 
 
+@pytest.mark.parametrize(("arguments", "code", "told"), [((), 0, ""), (("--dry",), 64, "No such option")])
+def test_a_cycle_with_work_ends_as_soon_as_it_is_over(
+    embedded: Installation, arguments: tuple[str, ...], code: int, told: str
+) -> None:
+    """The interpreter is not taken down, whatever the exit code; what was to be said has been said."""
+    embedded.enqueue("noop")
+
+    run = Run(embedded, "-c", f"import atexit\natexit.register(print, 'taken down')\n{RUN_MINUTE}", *arguments)
+
+    assert (run.was_full_path, run.returncode, run.stdout) == (True, code, "")
+    assert told in run.stderr
+
+
 def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> None:
     """Also in an interpreter of its own, where nothing is inherited."""
     embedded.dispatch()
