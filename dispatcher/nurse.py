@@ -58,6 +58,8 @@ class Nurse:
                 return exits.SUCCESS
             assignments = [Assignment.from_text(each) for each in jsontext.decode(request.decode())]
             pids = self._bear(assignments, descriptors[0], descriptors[1:], inherited)
+            if len(pids) < len(assignments):  # a killed midwife
+                return exits.ERROR  # the dispatcher buries us, and with us those who were not told
             self.door.send(jsontext.encode({"born": pids}).encode())
             for each in descriptors:
                 os.close(each)
@@ -78,13 +80,9 @@ class Nurse:
 
         os.waitpid(fork_into(deliver), 0)
         os.close(writing)
-        os.set_blocking(reading, False)  # a midwife that was killed has not told all of them
         told = os.read(reading, _PID_BYTES * len(assignments))
         os.close(reading)
-        pids = [int.from_bytes(told[at : at + _PID_BYTES]) for at in range(0, len(told), _PID_BYTES)]
-        if len(pids) < len(assignments):
-            raise ChildProcessError  # the dispatcher ends us, and with us those who were not told
-        return pids
+        return [int.from_bytes(told[at : at + _PID_BYTES]) for at in range(0, len(told), _PID_BYTES)]
 
     def _live(
         self, assignment: Assignment, go: int, output: int, others: Iterable[int], inherited: "Inherited"
