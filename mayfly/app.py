@@ -13,7 +13,7 @@ from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_now
 from mayfly.engine import Database
 from mayfly.errors import BadField
-from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs, slices
+from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs, insert_slice, slices
 from mayfly.jobs.foreign import AnyConnection, open_connection
 from mayfly.opening import load_registry, open_database
 from mayfly.outcome import Seconds, seconds
@@ -113,7 +113,7 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
 
 
 def _insert_committed(part: list[NewJob]) -> int:
-    return current_app().database.run(lambda own: insert_jobs(own, JOBS, part), twice=False)
+    return current_app().database.run(lambda own: insert_slice(own, JOBS, part), twice=False)
 
 
 def admit(

@@ -5,6 +5,7 @@ transactions that are not ours.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Dialect
@@ -22,17 +23,19 @@ class ForeignConnection:
         self.dialect = dialect
         self._raw = raw
 
-    def execute(self, statement: ClauseElement, rows: Sequence[Mapping[str, Any]] | None = None) -> "ForeignResult":
+    def execute(
+        self, statement: ClauseElement, rows: Mapping[str, Any] | Sequence[Mapping[str, Any]] = MappingProxyType({})
+    ) -> "ForeignResult":
         cursor = self._raw.cursor()
-        columns = list(rows[0]) if rows else None
+        columns = list(rows if isinstance(rows, Mapping) else rows[0]) or None
         compiled = statement.compile(
             dialect=self.dialect, column_keys=columns, compile_kwargs={"render_postcompile": True}
         )
         assert isinstance(compiled, SQLCompiler)
-        if rows:
-            cursor.executemany(str(compiled), [self._parameters(compiled, row) for row in rows])
+        if isinstance(rows, Mapping):
+            cursor.execute(str(compiled), self._parameters(compiled, rows))
         else:
-            cursor.execute(str(compiled), self._parameters(compiled, {}))
+            cursor.executemany(str(compiled), [self._parameters(compiled, row) for row in rows])
         return ForeignResult(cursor)
 
     def _parameters(self, compiled: SQLCompiler, row: Mapping[str, Any]) -> Any:

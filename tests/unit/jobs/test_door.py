@@ -62,14 +62,14 @@ def test_a_job_needs_no_more_than_a_type_and_a_payload() -> None:
     new = admit({"to": "a@b"})
 
     assert new == NewJob("mail", '{"to":"a@b"}', "default", max_attempts=5, priority=1)
-    assert new.row().keys() == {"type", "payload", "lane", "priority", "max_attempts"}
+    assert new.row.keys() == {"type", "payload", "lane", "priority", "max_attempts"}
 
 
 def test_everything_about_a_job_can_be_said() -> None:
     """And stands in its row."""
     new = admit({}, lane="post", run_at=NOON, priority=0, unique_key="order-7", group_key="batch-1", max_attempts=9)
 
-    assert new.row() == {
+    assert new.row == {
         "type": "mail",
         "payload": "{}",
         "lane": "post",

@@ -39,7 +39,7 @@ def test_slices_keep_the_order_and_lose_nothing(new: list[NewJob]) -> None:
 def test_a_slice_is_one_statement(new: list[NewJob]) -> None:
     """All its rows have the same columns, and together they fit a packet; a job too large for that goes alone."""
     for part in slices(new):
-        assert len({frozenset(job.row()) for job in part}) == 1
+        assert len({frozenset(job.row) for job in part}) == 1
         assert len(part) == 1 or sum(job.statement_bytes for job in part) <= BYTES_PER_STATEMENT
 
 
@@ -51,7 +51,7 @@ def test_no_slice_is_cut_without_need(new: list[NewJob]) -> None:
         grown = sum(job.statement_bytes for job in [*part, following[0]])
 
         assert (
-            part[0].row().keys() != following[0].row().keys()
+            part[0].row.keys() != following[0].row.keys()
             or len(part) == ROWS_PER_STATEMENT
             or grown > BYTES_PER_STATEMENT
         )
