@@ -51,10 +51,6 @@ class Guard:
         return self.stopped_by is None and monotonic() < self._guard_at
 
     @property
-    def is_time_up(self) -> bool:
-        return monotonic() >= self._guard_at
-
-    @property
     def ends_at(self) -> float:
         """When whatever still runs is interrupted."""
         return self._guard_at if self._stop_at is None else min(self._guard_at, self._stop_at)

@@ -27,7 +27,7 @@ class Settled:
     tally: Tally  # everything this process has counted so far
 
 
-class NotAllOurs(Exception):
+class _NotAllOurs(Exception):
     """A statement for several jobs met one that is no longer ours."""
 
 
@@ -50,16 +50,16 @@ class Writing:
             if result.rowcount == len(members):
                 settled += members
             elif len(members) > 1:
-                raise NotAllOurs
+                raise _NotAllOurs
             else:
                 lost.append(members[0].job)
         if self.counted is None:
-            write_attempts(connection, self.settler.worker_id, settled, self.now)
+            _write_attempts(connection, self.settler.worker_id, settled, self.now)
             return Settled(tuple(settled), tuple(lost), self.before)
         if lost and not settled and self._was_written(connection, self.counted):
             # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
             return Settled(tuple(self.settlements), (), add(self.before, self.counted))
-        write_attempts(connection, self.settler.worker_id, settled, self.now)
+        _write_attempts(connection, self.settler.worker_id, settled, self.now)
         counted = count(settled, self.now) if lost else self.counted
         return Settled(tuple(settled), tuple(lost), add_to_totals(connection, self.settler, self.before, counted))
 
@@ -97,7 +97,7 @@ def settle_and(
 ) -> tuple[Settled, T]:
     """The same, and `work` after it in the same transaction.
 
-    With with_totals=False the totals are left to a later `count_settled`: a commit a job is dear enough.
+    With `with_totals=False` the totals are left to a later `count_settled`: a commit a job is dear enough.
     """
     now = database.clock.now()
 
@@ -106,7 +106,7 @@ def settle_and(
 
     try:
         return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals))
-    except NotAllOurs:
+    except _NotAllOurs:
         return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=True))
 
 
@@ -180,7 +180,7 @@ def changes_for(jobs: JobTable, outcome: Outcome, duration_ms: int | None, now: 
     return changes
 
 
-def write_attempts(connection: Connection, worker_id: str, settled: Sequence[Settlement], now: datetime) -> None:
+def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Settlement], now: datetime) -> None:
     rows = [
         {
             "job_id": each.job.id,

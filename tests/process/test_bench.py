@@ -1,6 +1,5 @@
 """scripts/bench works: every line, on SQLite, at a thousandth of its size. No timing is part of the tests."""
 
-import inspect
 import json
 import os
 import re
@@ -11,14 +10,11 @@ from typing import Any
 
 import pytest
 
-from mayfly import handler
 from scripts.benchmark import ledger
 from scripts.benchmark.registry import LINES
 from scripts.benchmark.verify import Ledgers, check_once
 
 CHECKOUT = Path(__file__).parent.parent.parent
-CONCURRENT = {"async", "threads"}
-HAS_CONCURRENCY = "threads" in inspect.signature(handler).parameters
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,14 +30,11 @@ def records(directory: Path) -> list[dict[str, Any]]:
 
 def test_every_line_is_measured_and_written(tmp_path: Path) -> None:
     """Each has figures and no error; the exit code says whether a goal was missed; JSON and plots are there."""
-    lines = [name for name in LINES if HAS_CONCURRENCY or name not in CONCURRENT]
-    only = [part for name in lines for part in ("--only", name)]
-
-    run = bench(*only, "--engine", "sqlite", "--scale", "0.001", "--times", "1", "--output", str(tmp_path))
+    run = bench("--engine", "sqlite", "--scale", "0.001", "--times", "1", "--output", str(tmp_path))
 
     found = records(tmp_path)
     assert [(each["line"], each["engine"], each["error"]) for each in found] == [
-        (name, "sqlite", None) for name in lines
+        (name, "sqlite", None) for name in LINES
     ]
     assert all(each["figures"] for each in found)
     missed = [figure for each in found if each["judged"] for figure in each["figures"] if figure["reached"] is False]
