@@ -10,7 +10,7 @@ from dispatcher.world import World
 from mayfly import events
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
-from mayfly.jobs.count import find_lanes
+from mayfly.jobs.looks import find_lanes
 from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
 from mayfly.jobs.settlement import Settler
 from mayfly.outcome import Kind, Outcome

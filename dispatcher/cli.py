@@ -20,7 +20,7 @@ from mayfly.clock import host_now, monotonic
 from mayfly.engine import Database
 from mayfly.errors import MayflyError, UnknownLane
 from mayfly.fleet.place import this_place, this_process
-from mayfly.jobs.count import find_lanes
+from mayfly.jobs.looks import find_lanes
 from mayfly.logs import LOG_NAME, Log, open_log, silent_log
 from mayfly.schema import JOBS
 from mayfly.settings import Settings

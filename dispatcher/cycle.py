@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import Connection
-
 from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
 from dispatcher.lock import HostLock
@@ -14,12 +12,14 @@ from dispatcher.start import start_refused, start_runners
 from dispatcher.summary import RunnerEnd, Summary, cycle_row, lane_figures, summary_lines
 from dispatcher.supervise import Supervisor
 from dispatcher.world import World
-from mayfly import dialect, events
+from mayfly import events
 from mayfly.clock import monotonic
+from mayfly.connection import Connection
 from mayfly.errors import MayflyError
-from mayfly.fleet.cycles import add_up_totals, close_cycle
+from mayfly.fleet.cycles import close_cycle
 from mayfly.fleet.planning import planning
-from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.prune import keep_from, prune
+from mayfly.jobs.totals import add_up_totals
 from mayfly.prctl import adopt_orphans
 from mayfly.schema import JOBS
 from mayfly.version import require_version
@@ -67,9 +67,9 @@ def verify(world: World) -> None:
 
 
 def _verify_server(connection: Connection) -> str:
-    dialect.require_skip_locked(connection)
+    connection.dialect.require_skip_locked(connection.raw)
     require_version(connection)
-    return dialect.server_name(connection)
+    return str(connection.dialect.server(connection.raw))
 
 
 def rescue_and_plan(world: World) -> tuple[Aftermath, Scheduled, Planned]:
@@ -132,7 +132,7 @@ def finish(
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, tally = 0, aftermath.tally
     try:
-        pruned = prune(world.database, JOBS, _keep(world))
+        pruned = prune(world.database, JOBS, keep_from(world.settings))
         if pruned:
             world.log.say(events.pruned(pruned))
         tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
@@ -174,14 +174,3 @@ def record(world: World, summary: Summary) -> None:
         world.log.say(events.cycle_failed(str(error)))
     finally:
         database.close()
-
-
-def _keep(world: World) -> Keep:
-    settings = world.settings
-    return Keep(
-        done=settings.keep_done_days,
-        cancelled=settings.keep_cancelled_days,
-        dead=settings.keep_dead_days,
-        cycles=settings.keep_cycles_days,
-        runners=settings.keep_runners_days,
-    )

@@ -6,14 +6,12 @@ from datetime import datetime, timedelta
 from itertools import count
 from types import MappingProxyType
 
-from sqlalchemy import Connection
-
 from dispatcher.headroom import measure, slots
 from dispatcher.plan import Lane, LaneCount, Plan, plan_runners
-from dispatcher.rehearsal import rehearse
 from dispatcher.world import World
 from mayfly import events
 from mayfly.clock import monotonic
+from mayfly.connection import Connection
 from mayfly.fleet.cycles import note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
@@ -129,8 +127,6 @@ def runner_deadline(world: World) -> float:
 def _plan(world: World, number: int, cycle_id: int, without: frozenset[str] = frozenset()) -> Planned:
     counted = world.database.read(lambda connection: count_work(connection, world))
     plan = make_plan(world, counted, without)
-    if plan.runners and number == cycle_id:
-        rehearse(world.database)  # only now is it known that there will be somebody to profit from it
     now = world.database.clock.now()
     assignments = tuple(_assign(world, plan, number, cycle_id, now))
     waiting = plan.passed_over()

@@ -118,8 +118,8 @@ def cycle_row(summary: Summary) -> Mapping[str, Any]:
         "rescued": summary.rescued,
         "repeated": summary.repeated,
         "pruned": summary.pruned,
-        "duration_ms": summary.duration_ms,
         "note": "\n".join(summary.problems) or None,
+        "duration_ms": summary.duration_ms,
     }
 
 

@@ -2,15 +2,13 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import select
-
 from mayfly.clock import clock_from, host_now
-from mayfly.dialect import utc_now
+from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.errors import BadField
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs, insert_slice, slices
@@ -97,7 +95,7 @@ def enqueue(
     )
     if given is not None:
         return insert_job(given, JOBS, new)
-    return current_app().database.run(lambda own: insert_job(own, JOBS, new), twice=unique_key is not None)
+    return current_app().database.once(lambda own: insert_job(own, JOBS, new), twice=unique_key is not None)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
@@ -113,7 +111,7 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
 
 
 def _insert_committed(part: list[NewJob]) -> int:
-    return current_app().database.run(lambda own: insert_slice(own, JOBS, part), twice=False)
+    return current_app().database.once(lambda own: insert_slice(own, JOBS, part), twice=False)
 
 
 def admit(
@@ -145,6 +143,5 @@ def _now(given: AnyConnection | None) -> datetime:
     if given is None:
         return current_app().database.clock.now()
     asked_at = host_now()
-    found = given.execute(select(utc_now())).scalar_one()
-    at = found if isinstance(found, datetime) else datetime.fromisoformat(found)  # sqlite3 gives the text
-    return clock_from(at if at.tzinfo else at.replace(tzinfo=UTC), asked_at, host_now()).now()
+    found = given.execute(f"SELECT {given.dialect.utc_now}").scalar()
+    return clock_from(utc_from_driver(found), asked_at, host_now()).now()

@@ -54,6 +54,13 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def pause_between(shortest: float, longest: float) -> None:
+    """Seconds by chance: rivals that met once should not meet again."""
+    from random import uniform  # most minutes meet no rival, and need not import it
+
+    pause(uniform(shortest, longest))  # noqa: S311 - guards nothing
+
+
 def milliseconds(at: datetime) -> int:
     """Since the epoch, exact: float timestamps lose the last digits."""
     return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

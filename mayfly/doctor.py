@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import select
-
-from mayfly import crontab, dialect, opening, schema
+from mayfly import crontab, opening, schema
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.finding import Finding, Health
@@ -19,7 +19,13 @@ from mayfly.version import require_version
 
 STALE = timedelta(minutes=3)  # cron missed more than one minute
 SYSTEMD_TIMERS = (Path("/etc/systemd/system/mayfly.timer"), Path("/lib/systemd/system/mayfly.timer"))
-COMPILED = ("mayfly.engine", "mayfly.cli", "sqlalchemy.engine.base", "pydantic.main")
+LAST_CYCLE = "SELECT host, started_at, exit_code FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
+COMPILED = (
+    "mayfly.engine",
+    "mayfly.cli",
+    "click.core",
+    "psutil._common",
+)  # ours, and what every cycle needs
 
 
 def examine() -> list[Finding]:
@@ -84,7 +90,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         return
     try:
         database = Database(settings.database_url.get_secret_value())
-        yield _ok("database", f"{database.read(dialect.server_name)} at {database.name}")
+        yield _ok("database", f"{database.read(_server)} at {database.name}")
     except MayflyError as error:
         yield Finding("database", Health.PROBLEM, str(error))
         return
@@ -97,8 +103,12 @@ def _database(settings: Settings) -> Iterator[Finding]:
     database.close()
 
 
+def _server(connection: Connection) -> str:
+    return str(connection.dialect.server(connection.raw))
+
+
 def _skip_locked(database: Database) -> Finding:
-    database.read(dialect.require_skip_locked)
+    database.read(lambda connection: connection.dialect.require_skip_locked(connection.raw))
     return _ok("locking", "claims do not wait for each other")
 
 
@@ -116,19 +126,18 @@ def _clock(database: Database) -> Finding:
 
 
 def _last_cycle(database: Database) -> Finding:
-    cycles = schema.cycles
-    newest = select(cycles.c.host, cycles.c.started_at, cycles.c.exit_code).order_by(cycles.c.id.desc()).limit(1)
-    row = database.read(lambda connection: connection.execute(newest).first())
+    row = database.read(lambda connection: connection.execute(LAST_CYCLE).first())
     if row is None:
         return Finding("cycles", Health.WARNING, "no cycle has run yet: is cron set up? See scripts/install-cron.")
-    age = database.clock.now() - row.started_at
+    host, started_at, exit_code = row
+    age = database.clock.now() - utc_from_driver(started_at)
     if age > STALE:
-        text = f"the last cycle began {_ago(age)} ago on {row.host}: is cron running? See docs/cron.md."
+        text = f"the last cycle began {_ago(age)} ago on {host}: is cron running? See docs/cron.md."
         return Finding("cycles", Health.PROBLEM, text)
-    if row.exit_code:
-        text = f"the last cycle ended with code {row.exit_code}: see the log."
+    if exit_code:
+        text = f"the last cycle ended with code {exit_code}: see the log."
         return Finding("cycles", Health.WARNING, text)
-    return _ok("cycles", f"the last one began {_ago(age)} ago on {row.host}")
+    return _ok("cycles", f"the last one began {_ago(age)} ago on {host}")
 
 
 _CHECKS: tuple[tuple[str, Callable[[Database], Finding]], ...] = (

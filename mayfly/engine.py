@@ -1,33 +1,21 @@
 """The door to the database: units of work that are committed once, and repeated when the database asks for it."""
 
-import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from threading import local
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, select
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DBAPIError
-
-from mayfly import dialect
-from mayfly.clock import Clock, clock_from, host_now, pause
-from mayfly.dialect import Trouble
-from mayfly.errors import (
-    BadDatabaseOption,
-    CommitUnknown,
-    DatabaseAway,
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseFull,
-    DatabaseRefused,
-    DatabaseUnopenable,
-    DriverMissing,
-    Interrupted,
-    SchemaMissing,
-)
+from mayfly.clock import Clock, clock_from, host_now, pause_between
+from mayfly.connection import Connection
+from mayfly.dialect import Trouble, Unit, dialect_of_url, utc_from_driver
+from mayfly.errors import CommitUnknown, DatabaseError, TransactionClosed
+from mayfly.explaining import explain, first_line
+from mayfly.pool import Pool
 from mayfly.settings.values import mask_password
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection as Lent
 
 T = TypeVar("T")
 
@@ -47,10 +35,11 @@ class Database:
     """One database and at most `connections` sessions on it. Safe to use from threads; only closed across a fork."""
 
     def __init__(self, url: str, connections: int = 1) -> None:
-        parsed = make_url(url)
-        self.name = shown(parsed)
-        self.engine = make_engine(parsed, **dialect.engine_options(parsed, connections))
+        self.url = url
+        self.name = mask_password(url)  # for logs and errors
+        self.dialect = dialect_of_url(url)
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
+        self._pool = Pool(self._connect, connections)
         self._clock: Clock | None = None
         self._ambient = local()
 
@@ -71,124 +60,123 @@ class Database:
         A COMMIT whose answer was lost may have happened, so what `work` does must bear to be done twice. Where it
         doesn't (`twice=False`), CommitUnknown is raised instead.
         """
-        joined: Connection | None = getattr(self._ambient, "connection", None)
-        if joined is not None:
-            return work(joined)
-        return self._repeat(self._begin, work, twice)
+        return self._join_or_repeat(work, Unit.TRANSACTION, twice)
+
+    def once(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
+        """The same for work that is a single statement: a server does in one round trip what would take three."""
+        return self._join_or_repeat(work, Unit.STATEMENT, twice)
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
-        return self._repeat(self._begin_reading, work)
+        return self._join_or_repeat(work, Unit.LOOK)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """A transaction of the caller's own; `run` on the same thread joins it instead of waiting for it."""
+    def transaction(self) -> "Iterator[Lent]":
+        """A transaction of the caller's own, for SQLAlchemy; `run` on the same thread joins it."""
+        from sqlalchemy.exc import DBAPIError
+
+        from mayfly.lending import lend  # dear to import: most handlers ask for no transaction
+
+        with self._explaining():
+            connection = self._pool.take()
         try:
-            with self._begin() as connection:
-                self._ambient.connection = connection
+            self._measure_once(connection)
+            with lend(connection, self.url) as lent:
+                self._ambient.joined = connection, lent
                 try:
-                    yield connection
+                    yield lent
                 finally:
-                    self._ambient.connection = None
-        except DBAPIError as error:
-            raise self._explain(error) from error
+                    self._ambient.joined = None
+        except (DBAPIError, self.dialect.errors) as error:
+            original = (error.orig or error) if isinstance(error, DBAPIError) else error
+            self._end(connection, original)
+            raise self._explain(original) or error from error
+        except BaseException as error:
+            self._end(connection, error)
+            raise
+        else:
+            self._pool.give_back(connection)
 
     def close(self) -> None:
         """Nothing stays open: before a fork, and between cycles."""
-        self.engine.dispose()
+        self._pool.close()
 
-    def _repeat(
-        self,
-        begin: Callable[[], AbstractContextManager[Connection]],
-        work: Callable[[Connection], T],
-        twice: bool = True,
-    ) -> T:
+    def _connect(self) -> Connection:
+        return Connection(self.dialect.connect(self.url), self.dialect)
+
+    def _join_or_repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool = True) -> T:
+        joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
+        if joined is None:
+            return self._repeat(work, unit, twice)
+        connection, lent = joined
+        if not lent.in_transaction():
+            raise TransactionClosed  # what would be written now belongs to nothing that anybody commits
+        with self._explaining():
+            return work(connection)
+
+    def _repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool) -> T:
         tries = 0
         while True:
             tries += 1
-            stage = Stage.CONNECTING
+            stage, connection = Stage.CONNECTING, None
             try:
-                with begin() as connection:
-                    stage = Stage.WORKING
-                    found = work(connection)
-                    stage = Stage.COMMITTING
-            except DBAPIError as error:
-                if stage is Stage.COMMITTING and error.connection_invalidated and not twice:
-                    raise CommitUnknown(self.name, _first_line(error)) from error
-                if tries == TRIES or not self._may_repeat(error, tries, stage):
-                    raise self._explain(error) from error
+                connection = self._pool.take()
+                stage = Stage.WORKING
+                self._measure_once(connection)
+                has_begun = self.dialect.begin(connection.raw, unit)
+                stage = Stage.WORKING if has_begun else Stage.COMMITTING
+                found = work(connection)
+                stage = Stage.COMMITTING
+                if has_begun:
+                    self.dialect.commit(connection.raw)
+            except self.dialect.errors as error:
+                was_cut = connection is not None and self._end(connection, error)
+                if stage is Stage.COMMITTING and was_cut and not twice:
+                    raise CommitUnknown(self.name, first_line(error)) from error
+                # Deadlocks and their kind; and once, on a new connection, after the old one was found cut.
+                may_repeat = self.dialect.trouble(error) is Trouble.REPEAT or (was_cut and tries == 1)
+                if tries == TRIES or not may_repeat:
+                    raise self._explain(error) or error from error
                 self.repeats += 1
-                pause(random.uniform(0, FIRST_PAUSE * 2**tries))  # noqa: S311 - spreads rivals, guards nothing
+                pause_between(0, FIRST_PAUSE * 2**tries)
+            except BaseException as error:
+                if connection is not None:
+                    self._end(connection, error)
+                raise
             else:
+                self._pool.give_back(connection)
                 return found
 
-    @contextmanager
-    def _begin_reading(self) -> Iterator[Connection]:
-        with self.engine.connect().execution_options(mayfly_reading=True) as connection, connection.begin():
-            self._measure_once(connection)
-            yield connection
+    def _end(self, connection: Connection, error: BaseException) -> bool:
+        """Roll back what was not committed; whether the connection was of no more use."""
+        if self._can_go_on(connection, error):
+            with suppress(self.dialect.errors):
+                self.dialect.roll_back(connection.raw)
+                self._pool.give_back(connection)
+                return False
+        self._pool.throw_away(connection)
+        return True
 
-    @contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        with self.engine.begin() as connection:
-            try:
-                self._measure_once(connection)
-                yield connection
-            except Interrupted:
-                # Half an answer may still be in the pipe: neither ROLLBACK nor the next statement could trust it.
-                connection.invalidate()
-                raise
+    def _can_go_on(self, connection: Connection, error: BaseException) -> bool:
+        if not isinstance(error, Exception):
+            # An interruption: half an answer may still be in the pipe. Neither ROLLBACK nor the next statement could
+            # trust it.
+            return False
+        is_away = isinstance(error, self.dialect.errors) and self.dialect.trouble(error) is Trouble.AWAY
+        return not is_away and not self.dialect.is_cut(connection.raw)
 
     def _measure_once(self, connection: Connection) -> None:
         if self._clock is None:
-            self._clock = _measure_clock(connection)
+            asked_at = host_now()
+            database_now = utc_from_driver(connection.execute(f"SELECT {self.dialect.utc_now}").scalar())
+            self._clock = clock_from(database_now, asked_at, host_now())
 
-    def _may_repeat(self, error: DBAPIError, tries: int, stage: Stage) -> bool:
-        """Deadlocks and their kind; and once, on a new connection, after the old one was found cut."""
-        if dialect.trouble(error, self.engine.dialect) is Trouble.REPEAT:
-            return True
-        return error.connection_invalidated and tries == 1 and stage is not Stage.CONNECTING
+    @contextmanager
+    def _explaining(self) -> Iterator[None]:
+        try:
+            yield
+        except self.dialect.errors as error:
+            raise self._explain(error) or error from error
 
-    def _explain(self, error: DBAPIError) -> Exception:
-        return explain(error, self.engine, self.name)
-
-
-def shown(url: URL) -> str:
-    """For logs and errors: without the password, wherever in the URL it stands."""
-    return mask_password(url.render_as_string(hide_password=True))
-
-
-def make_engine(url: URL, **options: Any) -> Engine:
-    try:
-        # An error's text goes to the log and to last_error: it must not quote payloads.
-        engine = create_engine(url, hide_parameters=True, **options)
-    except ModuleNotFoundError as error:
-        raise DriverMissing(url.get_backend_name(), error.name or "") from error
-    except ValueError as error:
-        raise BadDatabaseOption(str(error)) from error
-    dialect.prepare_engine(engine)
-    return engine
-
-
-def explain(error: DBAPIError, engine: Engine, where: str) -> Exception:
-    """The sentence for a person; an error that is our own mistake stays what it is."""
-    reason = _first_line(error)
-    explained: dict[Trouble, DatabaseError] = {
-        Trouble.REPEAT: DatabaseBusy(where, TRIES, reason),
-        Trouble.AWAY: DatabaseAway(where, reason),
-        Trouble.REFUSED: DatabaseRefused(where, reason),
-        Trouble.UNOPENABLE: DatabaseUnopenable(where, reason),
-        Trouble.FULL: DatabaseFull(where, reason),
-        Trouble.NO_TABLE: SchemaMissing(),
-    }
-    return explained.get(dialect.trouble(error, engine.dialect), error)
-
-
-def _measure_clock(connection: Connection) -> Clock:
-    asked_at = host_now()
-    database_now = connection.execute(select(dialect.utc_now())).scalar_one()
-    return clock_from(database_now, asked_at, host_now())
-
-
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig).strip().partition("\n")[0].rstrip(".")
+    def _explain(self, error: BaseException) -> DatabaseError | None:
+        return explain(error, self.dialect, self.name, TRIES)

@@ -79,6 +79,14 @@ class DriverMissing(DatabaseError):
         super().__init__(f"The driver for {backend} is not installed (no module {module}). Run `{extra}`.")
 
 
+class ConnectionsUsedUp(DatabaseError):
+    def __init__(self, most: int, seconds: float) -> None:
+        super().__init__(
+            f"All {most} connections of this process were in use for {seconds:.0f} s. Let its threads share the "
+            "work, or hold a transaction for a shorter time."
+        )
+
+
 class ServerTooOld(DatabaseError):
     def __init__(self, server: str, product: str, oldest: str) -> None:
         super().__init__(
@@ -175,6 +183,14 @@ class TransactionOnTheLoop(HandlerError):
         super().__init__(
             "job.transaction() would hold up every other job on the event loop. Make the handler a plain function "
             "with threads=, or write on a connection of your own in asyncio.to_thread()."
+        )
+
+
+class TransactionClosed(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Nothing more can be written in a closed transaction: job.transaction() is committed together with its "
+            "job. Leave commit(), rollback() and close() out of the handler."
         )
 
 

@@ -4,16 +4,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING, Any
 
 from mayfly import jsontext
 
-Transaction = Callable[["Job"], AbstractContextManager[Connection]]
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+Transaction = Callable[["Job"], "AbstractContextManager[Connection]"]
 
 
-def _outside_a_runner(_job: "Job") -> AbstractContextManager[Connection]:
+def _outside_a_runner(_job: "Job") -> "AbstractContextManager[Connection]":
     raise RuntimeError("job.transaction() works only while a runner runs the job")
 
 
@@ -41,7 +42,7 @@ class Job:
         loaded: dict[str, Any] = jsontext.decode(self.payload_text)
         return loaded
 
-    def transaction(self) -> AbstractContextManager[Connection]:
+    def transaction(self) -> "AbstractContextManager[Connection]":
         """Writes in this block and the job's `done` commit together: effects here happen exactly once.
 
         The block should be the last thing a handler does: when it ends, the job is done.

@@ -7,13 +7,14 @@ from typing import Any
 
 DEEPEST = 31  # levels of objects and lists: MariaDB takes no JSON that is nested deeper
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _BRACKET = re.compile(r"[\[\]{}]")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def encode(value: object) -> str:
     """Compact JSON that every database takes, and that stays readable in SQL: only control characters are escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = _ENCODER.encode(value)
     if _depth(text) > DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST} levels")
     try:

@@ -1,12 +1,7 @@
-"""The tables as queries see them: names and types. Their DDL lives in migrations/, and nowhere else."""
+"""The words of the tables: versions, lengths, statuses. Their DDL lives in migrations/, and nowhere else."""
 
-from dataclasses import dataclass
-
-from sqlalchemy import Column, Float, Integer, MetaData, SmallInteger, String, Table
-from sqlalchemy.sql.base import ReadOnlyColumnCollection
-from sqlalchemy.sql.elements import KeyedColumnElement
-
-from mayfly.dialect import Id, JsonText, LongText, UtcDateTime
+from collections.abc import Mapping
+from typing import NamedTuple
 
 VERSION = "0002"  # what migrations/ leads to; a test keeps the two together
 VERSION_TABLE = "mayfly_version"
@@ -21,146 +16,22 @@ LIVE = (PENDING, PROCESSING)  # while a job is one of these it holds its unique 
 HIGH, NORMAL, LOW = 0, 1, 2
 PRIORITIES = (HIGH, NORMAL, LOW)
 
-metadata = MetaData()
 
-jobs = Table(
-    "mayfly_jobs",
-    metadata,
-    Column("id", Id, primary_key=True),
-    Column("lane", String(NAME_LENGTH)),
-    Column("type", String(NAME_LENGTH)),
-    Column("payload", JsonText),
-    Column("status", String(10)),
-    Column("priority", SmallInteger),
-    Column("run_at", UtcDateTime),
-    Column("attempts", Integer),
-    Column("max_attempts", Integer),
-    Column("crashes", Integer),
-    Column("interruptions", Integer),  # times the guard cut it short unspent
-    Column("suspect", SmallInteger),  # 1: its runner died over it, or may have; claimed alone
-    Column("claims", Integer),  # the fencing token: only grows
-    Column("worker_id", String(NAME_LENGTH)),
-    Column("locked_at", UtcDateTime),
-    Column("lease_until", UtcDateTime),
-    Column("unique_key", String(KEY_LENGTH)),
-    Column("group_key", String(KEY_LENGTH)),
-    Column("checkpoint", JsonText),
-    Column("progress", JsonText),
-    Column("result", JsonText),
-    Column("last_error", LongText),
-    Column("created_at", UtcDateTime),
-    Column("started_at", UtcDateTime),
-    Column("finished_at", UtcDateTime),
-    Column("duration_ms", Id),
-)
+class Columns:
+    """The names of a table's columns by what Mayfly calls them: `c.run_at`."""
 
-attempts = Table(
-    "mayfly_attempts",
-    metadata,
-    Column("id", Id, primary_key=True),
-    Column("job_id", Id),
-    Column("attempt", Integer),
-    Column("worker_id", String(NAME_LENGTH)),
-    Column("outcome", String(16)),  # failed, timed out, crashed
-    Column("error", LongText),
-    Column("fingerprint", String(16)),
-    Column("finished_at", UtcDateTime),
-    Column("duration_ms", Id),
-)
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
 
-runners = Table(
-    "mayfly_runners",
-    metadata,
-    Column("worker_id", String(NAME_LENGTH), primary_key=True),
-    Column("cycle_id", Id),
-    Column("lane", String(NAME_LENGTH)),
-    Column("host", String(NAME_LENGTH)),
-    Column("machine", String(NAME_LENGTH)),  # boot and process namespace: where pid means something
-    Column("pid", Integer),  # the dispatcher's until the runner has started
-    Column("pid_started", Id),  # in clock ticks since boot: a pid alone is reused
-    Column("planned_at", UtcDateTime),
-    Column("heartbeat_at", UtcDateTime),
-    Column("lease_until", UtcDateTime),
-    Column("finished_at", UtcDateTime),
-    Column("ending", String(16)),  # ok, error, timeout, crash, stopped, lost
-    Column("exit_code", Integer),
-    Column("signal", Integer),
-    Column("jobs_done", Integer),
-    Column("jobs_failed", Integer),
-    Column("average_ms", Float),
-    Column("peak_memory", Id),
-    Column("cpu_ms", Id),
-)
-
-cycles = Table(
-    "mayfly_cycles",
-    metadata,
-    Column("id", Id, primary_key=True),  # handed out by the planning lock: only grows, over all hosts
-    Column("host", String(NAME_LENGTH)),
-    Column("started_at", UtcDateTime),
-    Column("finished_at", UtcDateTime),
-    Column("exit_code", Integer),
-    Column("pending", Integer),
-    Column("planned", Integer),
-    Column("spawned", Integer),
-    Column("successful", Integer),
-    Column("failed", Integer),
-    Column("timed_out", Integer),
-    Column("rescued", Integer),
-    Column("repeated", Integer),
-    Column("pruned", Integer),
-    Column("duration_ms", Id),
-    Column("note", LongText),
-)
-
-totals = Table(
-    "mayfly_totals",
-    metadata,
-    Column("cycle_id", Id, primary_key=True),
-    Column("lane", String(NAME_LENGTH), primary_key=True),
-    Column("type", String(NAME_LENGTH), primary_key=True),
-    Column("outcome", String(16), primary_key=True),
-    Column("worker_id", String(NAME_LENGTH), primary_key=True),  # '' once the cycle has added them up
-    Column("jobs", Integer),
-    Column("durations", JsonText),  # histograms: see tally.py
-    Column("waits", JsonText),
-)
-
-lanes = Table(
-    "mayfly_lanes",
-    metadata,
-    Column("lane", String(NAME_LENGTH), primary_key=True),
-    Column("passed_over", Integer),  # cycles in a row with work and without a runner
-)
-
-schedules = Table(
-    "mayfly_schedules",
-    metadata,
-    Column("name", String(NAME_LENGTH), primary_key=True),
-    Column("rule", LongText),  # as it was when the due times below were found
-    Column("dealt_until", UtcDateTime),  # every due time up to here was dealt with
-    Column("last_due_at", UtcDateTime),  # the last that became a job
-    Column("paused_at", UtcDateTime),
-    Column("paused_until", UtcDateTime),
-    Column("paused_by", String(NAME_LENGTH)),
-    Column("pause_reason", LongText),
-)
-
-locks = Table(
-    "mayfly_locks",
-    metadata,
-    Column("name", String(NAME_LENGTH), primary_key=True),
-    Column("holder", String(NAME_LENGTH)),
-    Column("lease_until", UtcDateTime),
-    Column("number", Id),  # raised by each who takes the lock
-)
+    def __getattr__(self, name: str) -> str:
+        return self._names.get(name, name)
 
 
-@dataclass(frozen=True)
-class JobTable:
+class JobTable(NamedTuple):
     """A table of jobs as a value: its columns by their Mayfly names, and its own words for the statuses."""
 
-    table: Table
+    table: str = "mayfly_jobs"
+    columns: tuple[tuple[str, str], ...] = ()  # Mayfly's name and its own, where they are not the same
     pending: str = PENDING
     processing: str = PROCESSING
     done: str = DONE
@@ -168,8 +39,8 @@ class JobTable:
     cancelled: str = CANCELLED
 
     @property
-    def c(self) -> ReadOnlyColumnCollection[str, KeyedColumnElement[object]]:
-        return self.table.c
+    def c(self) -> Columns:
+        return Columns(dict(self.columns))
 
 
-JOBS = JobTable(jobs)
+JOBS = JobTable()

@@ -49,6 +49,10 @@ def lock_path(directory: Path) -> Path:
     return directory / "dispatcher.lock"
 
 
+def turns_path(directory: Path) -> Path:
+    return directory / "turns"
+
+
 def page_path(directory: Path, worker_id: str) -> Path:
     return directory / f"{worker_id}.page"
 

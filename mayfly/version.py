@@ -1,25 +1,17 @@
 """Which version of the schema a database has: one cheap SELECT, and the sentences about the answer."""
 
-from typing import Any
-
-from sqlalchemy import Connection, Select, column, select, table
-
+from mayfly.connection import Connection
 from mayfly.errors import SchemaMissing, SchemaNewer, SchemaOlder
 from mayfly.schema import VERSION, VERSION_TABLE
 
 Version = str | None  # None: no tables yet
 
-
-def stored_version(connection: Connection) -> Version:
-    """Only migrations and doctor may ask a database that has no tables yet."""
-    if not connection.dialect.has_table(connection, VERSION_TABLE):
-        return None
-    return connection.execute(version_statement()).scalar_one_or_none()
+STORED_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
 def require_version(connection: Connection) -> None:
     """Refuse to work on tables that this code does not know. A missing table is an error of its own."""
-    stored = connection.execute(version_statement()).scalar_one_or_none()
+    stored = connection.execute(STORED_VERSION).scalar()
     if stored is None:
         raise SchemaMissing
     refuse_newer(stored)
@@ -30,7 +22,3 @@ def require_version(connection: Connection) -> None:
 def refuse_newer(stored: Version) -> None:
     if stored is not None and int(stored) > int(VERSION):
         raise SchemaNewer(stored, VERSION)
-
-
-def version_statement() -> Select[Any]:
-    return select(column("version_num")).select_from(table(VERSION_TABLE))

@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import SQLAlchemyError
-
 from mayfly import events
-from mayfly.errors import DatabaseError, LostLease
+from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import Log
@@ -87,7 +85,7 @@ class BatchRunner:
         except LostLease:
             self.log.say(events.lost_lease(job.id, job.type))
             return None
-        except (SQLAlchemyError, DatabaseError) as error:
+        except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
             # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.
             # That fails its job, not this runner.
             return self._settle(job, self.invoker.failed(job, error)._replace(duration_ms=ran.duration_ms))

@@ -4,17 +4,18 @@ import random
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection
-
 from mayfly.clock import monotonic, pause
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, Found, claim, has_due, jobs_from
+from mayfly.jobs.claim import Claimant, Found, claim, jobs_from
+from mayfly.jobs.looks import has_due
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
 from runner.pace import next_claim
+from runner.turns import Turns
 
 BEAT_SECONDS = 10.0
 EMPTY_TRIES = 4
@@ -24,11 +25,14 @@ EMPTY_PAUSE_SECONDS = 0.01
 class Claims:
     """What one runner takes from its lane, and the signs of life it gives there."""
 
-    def __init__(self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int) -> None:
+    def __init__(
+        self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int, turns: Turns
+    ) -> None:
         self._database = database
         self._outbox = outbox
         self._assignment = assignment
         self._size = batch_size
+        self._turns = turns
         self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
@@ -64,7 +68,8 @@ class Claims:
         """In one transaction with what the last batch has left to settle: one commit for both."""
         now, told = self._database.clock.now(), self._assignment
         claimant = Claimant(told.worker_id, told.lane, told.lease_until, fresh=self._fresh)
-        taken = self._outbox.flush_and(lambda connection: self._claim_on(connection, claimant, size, now))
+        with self._turns.turn():
+            taken = self._outbox.flush_and(lambda connection: self._claim_on(connection, claimant, size, now))
         self._has_taken_over = True
         return jobs_from(taken, told.lane)
 
@@ -84,4 +89,4 @@ class Claims:
         if self._claimed_at - self._beaten_at >= BEAT_SECONDS:
             self._beaten_at = self._claimed_at
             now = self._database.clock.now()
-            self._database.run(lambda connection: beat(connection, self._assignment.worker_id, now))
+            self._database.once(lambda connection: beat(connection, self._assignment.worker_id, now))

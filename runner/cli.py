@@ -9,6 +9,7 @@ import click
 
 from mayfly import commandline, exits, opening
 from mayfly.clock import monotonic
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
@@ -86,7 +87,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
             lease_until=now + timedelta(seconds=settings.worker_timeout + LEASE_GRACE_SECONDS),
         )
 
-        def write(connection):  # type: ignore[no-untyped-def]
+        def write(connection: Connection) -> None:
             finish_planning(connection, number)
             add_planned(connection, [assignment], place, process, now)
 

@@ -92,14 +92,14 @@ class Guard:
             self._end_by(needed)
 
     def relax_beside(self) -> None:
-        """Nothing runs beside the main thread any more."""
-        self._arm()
+        """Nothing runs beside the main thread any more; what was waited for past the end is still to be settled."""
+        self._arm(SETTLE_SECONDS if monotonic() >= self.ends_at else 0)
 
-    def _arm(self) -> None:
+    def _arm(self, settle_seconds: float = 0) -> None:
         """One timer and one last resort, both for whatever is due first."""
         due = self.ends_at if self._timeout_at is None else min(self.ends_at, self._timeout_at)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), REPEAT_SECONDS)
-        self._end_by(due + HARD_SECONDS)
+        self._end_by(due + HARD_SECONDS + settle_seconds)
 
     def _end_by(self, at: float) -> None:
         """By a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals."""

@@ -3,16 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from mayfly import jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
+from mayfly.connection import Connection
 from mayfly.engine import Database
-from mayfly.errors import DatabaseError, Interrupted, NeverAwaited
+from mayfly.errors import Interrupted, NeverAwaited
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
@@ -21,6 +19,11 @@ from mayfly.registry import Handler, Registry
 from mayfly.verdict import Chances, Interruption
 from mayfly.wording import Failure
 from runner.guard import Cause, Guard
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection as Lent
+
+T = TypeVar("T")
 
 RESULT_LIMIT = 64 << 10
 
@@ -45,10 +48,10 @@ class JobTransaction:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._stack = ExitStack()
-        self.connection: Connection | None = None
+        self.connection: Lent | None = None
 
     @contextmanager
-    def open(self, _job: Job) -> Iterator[Connection]:
+    def open(self, _job: Job) -> "Iterator[Lent]":
         if self.connection is None:
             self.connection = self._stack.enter_context(self._database.transaction())
         try:
@@ -61,8 +64,12 @@ class JobTransaction:
         """Roll back. What that says is of no interest: the error that led here is, and the caller has it."""
         self.connection = None
         stack, self._stack = self._stack, ExitStack()
-        with suppress(SQLAlchemyError, DatabaseError):
+        with suppress(Exception):
             stack.__exit__(type(error), error, error.__traceback__)
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Something of ours in the same transaction."""
+        return self._database.run(work)
 
     def commit(self) -> None:
         self.connection = None

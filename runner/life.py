@@ -23,6 +23,7 @@ from runner.guard import Guard
 from runner.inherited import Inherited
 from runner.invoke import Invoker, JobTransaction
 from runner.outbox import Outbox
+from runner.turns import Turns
 
 Work = Callable[[list[Job]], Report]
 
@@ -56,7 +57,7 @@ def _work(
     lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
     outbox = Outbox(database, JOBS, settler, log)
-    claims = Claims(database, outbox, assignment, lane.batch_size)
+    claims = Claims(database, outbox, assignment, lane.batch_size, Turns(page.path.parent, assignment.lane))
     registry = registry or opening.load_registry(settings)
     _tell_failures(registry, log)
     app = RunnerApp(settings, database, registry, most=lane.concurrency)

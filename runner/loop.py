@@ -6,14 +6,16 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from threading import Thread
 from types import FrameType
-
-from sqlalchemy import Connection
+from typing import TYPE_CHECKING
 
 from mayfly.errors import Interrupted, TransactionOnTheLoop
 from mayfly.job import Job
 from runner.invoke import arguments
 from runner.mailbox import Mailbox
 from runner.run import Run
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 class Loop:
@@ -79,5 +81,5 @@ async def _call(run: Run) -> None:
         run.note_end()
 
 
-def _refuse(_job: Job) -> AbstractContextManager[Connection]:
+def _refuse(_job: Job) -> "AbstractContextManager[Connection]":
     raise TransactionOnTheLoop

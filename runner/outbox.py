@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from sqlalchemy import Connection
-
 from mayfly import events
 from mayfly.clock import monotonic
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import LostLease
 from mayfly.jobs.settle import Settled, made_ready, settle, settle_and
@@ -100,10 +99,9 @@ class Outbox:
         self._uncounted.append(settlement)
 
     def _commit(self, transaction: JobTransaction, settlement: Settlement, count: bool) -> Settled:
-        assert transaction.connection is not None
         now = self._database.clock.now()
         ready = made_ready(self._jobs, self._settler, [settlement], now, self.tally, with_totals=count)
-        settled = ready.write(transaction.connection)
+        settled = transaction.run(ready.write)
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.undo(lost)

@@ -9,17 +9,18 @@ from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from types import FrameType
-
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING
 
 from mayfly.engine import Database
-from mayfly.errors import DatabaseError, Interrupted, LostLease
+from mayfly.errors import Interrupted
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
 from runner.invoke import JobTransaction, arguments
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 DOOR_SECONDS = 0.05
 
@@ -56,7 +57,7 @@ class Threads:
     def frame_of(self, run: Run) -> FrameType | None:
         return sys._current_frames().get(self._at_work[run].ident or 0)
 
-    def _open_transaction(self, run: Run, job: Job) -> AbstractContextManager[Connection]:
+    def _open_transaction(self, run: Run, job: Job) -> "AbstractContextManager[Connection]":
         """On a connection of its own: the main thread's must never be waited for."""
         if run.transaction is None:
             run.transaction = JobTransaction(self._database())
@@ -124,5 +125,5 @@ def _conclude(run: Run, commit: Commit) -> None:
     try:
         commit(run.transaction, Settlement(run.job, run.ran.outcome, round(run.seconds * 1000)))
         run.is_settled = True
-    except (LostLease, SQLAlchemyError, DatabaseError) as error:
+    except Exception as error:  # noqa: BLE001 - the lease is lost, or the handler has broken its transaction
         run.error = error

@@ -9,7 +9,8 @@ from sqlalchemy import Row, insert, select
 
 from mayfly.engine import Database
 from mayfly.job import Job
-from mayfly.schema import jobs
+from tests.looking import run
+from tests.tables import jobs
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -35,9 +36,9 @@ def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]
     """Pending jobs in the table, due a minute ago unless told otherwise; their ids in order."""
     due = database.clock.now() - timedelta(minutes=1)
     row: Mapping[str, Any] = {"type": "noop", "payload": "{}", "run_at": due} | columns
-    before = database.run(lambda connection: set(connection.execute(select(jobs.c.id)).scalars()))
-    database.run(lambda connection: connection.execute(insert(jobs), [row] * count))
-    return sorted(database.run(lambda connection: set(connection.execute(select(jobs.c.id)).scalars())) - before)
+    before = run(database, lambda connection: set(connection.execute(select(jobs.c.id)).scalars()))
+    run(database, lambda connection: connection.execute(insert(jobs), [row] * count))
+    return sorted(run(database, lambda connection: set(connection.execute(select(jobs.c.id)).scalars())) - before)
 
 
 def insert_row(database: Database, **columns: Any) -> int:
@@ -45,4 +46,4 @@ def insert_row(database: Database, **columns: Any) -> int:
 
 
 def get_row(database: Database, job_id: int) -> Row[Any]:
-    return database.run(lambda connection: connection.execute(select(jobs).where(jobs.c.id == job_id)).one())
+    return run(database, lambda connection: connection.execute(select(jobs).where(jobs.c.id == job_id)).one())

@@ -1,4 +1,4 @@
-"""The idle minute: a whole cycle without SQLAlchemy and pydantic, for when there is surely nothing to do.
+"""The idle minute: a whole cycle without what only work needs, for when there is surely nothing to do.
 
 Most minutes are idle, and importing the full path costs many times what such a minute does. The probe reads the
 same settings, takes the same locks and asks the same questions, and can give one answer only: that nothing is to
@@ -10,11 +10,16 @@ from datetime import datetime
 from pathlib import Path
 
 from dispatcher.lock import take_lock
-from dispatcher.probe.drivers import Session, connect
 from dispatcher.probe.look import doubts
 from mayfly import events
-from mayfly.clock import Clock, clock_from, host_now, milliseconds, monotonic
+from mayfly.clock import host_now, milliseconds, monotonic
+from mayfly.connection import Connection
+from mayfly.dialect import embedded_file
+from mayfly.engine import Database
 from mayfly.events import Level
+from mayfly.fleet.cycles import close_cycle, open_cycle
+from mayfly.fleet.statements import LOOK, RELEASE, TAKE
+from mayfly.jobs.prune import keep_from
 from mayfly.logs import Log, Sink, open_sink
 from mayfly.schedules.wake import may_be_due
 from mayfly.settings import Settings
@@ -32,6 +37,11 @@ SUMMARY = (
     "Total duration: {duration_ms}ms",
     "Avg worker duration: -",
 )
+# And what it records of one: a test compares that too.
+FIGURES: dict[str, int | None] = {
+    "exit_code": 0, "pending": 0, "planned": 0, "spawned": 0, "successful": 0, "failed": 0, "timed_out": 0,
+    "rescued": 0, "repeated": 0, "pruned": 0, "note": None,
+}  # fmt: skip
 
 
 class HeldLines:
@@ -68,48 +78,53 @@ def _run_locked(settings: Settings, directory: Path, started: float) -> bool:
     lines = HeldLines()
     log = Log(lines, "DISPATCHER", as_json=settings.log_format == "json")
     log.say(events.cycle_started(host_now(), settings.host_name))
-    session = connect(settings.database_url.get_secret_value())
+    url = settings.database_url.get_secret_value()
+    path = embedded_file(url)
+    if path is not None and not path.stat().st_size:
+        return False  # to connect would be to create it
+    database = Database(url)
     try:
-        was_idle = _run_connected(session, settings, directory, log, started)
+        was_idle = _run_connected(database, settings, directory, log, started)
     finally:
-        session.close()
+        database.close()
     if was_idle:
         lines.release(open_sink(settings))
     return was_idle
 
 
-def _run_connected(session: Session, settings: Settings, directory: Path, log: Log, started: float) -> bool:
-    clock = _measure(session)
-    now = clock.now()
-    if clock.is_skewed or may_be_due(settings, directory, now) or any(doubts(session, settings, now)):
+def _run_connected(database: Database, settings: Settings, directory: Path, log: Log, started: float) -> bool:
+    now, keep = database.clock.now(), keep_from(settings)
+    if database.clock.is_skewed or may_be_due(settings, directory, now):
         return False
-    log.say(events.database_verified(str(session.server)))
+    if database.read(lambda connection: any(doubts(connection, keep, now))):
+        return False
+    server = database.read(lambda connection: connection.dialect.server(connection.raw))
+    log.say(events.database_verified(str(server)))
     log.say(events.pending_jobs("0"))
     log.say(events.nothing_pending())
     duration_ms = round((monotonic() - started) * 1000)
     for line in SUMMARY:
         log.say(events.summary_line(line.format(duration_ms=duration_ms)))
-    return _record(session, settings.host_name, now, clock.now(), duration_ms)
+    closed = database.clock.now()
+    return database.run(lambda connection: _record(connection, settings.host_name, now, closed, duration_ms))
 
 
-def _measure(session: Session) -> Clock:
-    asked_at = host_now()
-    database_now = session.clock()
-    return clock_from(database_now, asked_at, host_now())
-
-
-def _record(session: Session, host: str, opened: datetime, closed: datetime, duration_ms: int) -> bool:
+def _record(connection: Connection, host: str, opened: datetime, closed: datetime, duration_ms: int) -> bool:
     """Take a number by the planning lock and write the cycle's row: one transaction, all of it or nothing."""
-    last = session.planning_lock()
-    if last.holder is not None:
+    holder, _lease_until, last_number = connection.execute(LOOK).first()
+    if holder is not None:
         return False
-    number = max(last.number + 1, milliseconds(opened))
-    session.begin()
-    taken = session.change("take", last_number=last.number, number=number, holder=HOLDER, lease_until=closed)
-    if taken != 1 or session.change("release", number=number) != 1:
+    number = max(last_number + 1, milliseconds(opened))
+    taking = {"holder": HOLDER, "lease_until": closed, "number": number, "last_number": last_number}
+    if connection.execute(TAKE, taking).rowcount != 1:
         return False
-    session.change("open cycle", number=number, host=host, now=opened)
-    if session.change("close cycle", number=number, now=closed, duration_ms=duration_ms) != 1:
-        return False
-    session.commit()
+    if connection.execute(RELEASE, {"number": number}).rowcount != 1:
+        raise NotIdle
+    open_cycle(connection, number, host, opened)
+    if not close_cycle(connection, number, {**FIGURES, "duration_ms": duration_ms}, closed):
+        raise NotIdle
     return True
+
+
+class NotIdle(Exception):
+    """Somebody was faster: what was written of this cycle is rolled back."""

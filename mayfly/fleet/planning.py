@@ -1,20 +1,18 @@
 """The planning lock: a row with a lease. Hosts plan one after the other, and each gets a number of its own."""
 
 import hashlib
-import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Connection, Select, Update, select, update
-
-from mayfly.clock import milliseconds, monotonic, pause
+from mayfly.clock import milliseconds, monotonic, pause_between
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.errors import LostPlanningLock, PlanningBusy
 from mayfly.fleet.place import Place, Process, this_place, this_process
-from mayfly.schema import locks
+from mayfly.fleet.statements import LOOK, RELEASE, TAKE
 
 LEASE = timedelta(seconds=15)  # planning takes milliseconds; a holder that is gone must not cost a cycle
 PATIENCE_SECONDS = 20.0
@@ -72,32 +70,17 @@ def _wait_for_lock(database: Database, holder: Holder) -> int:
             return number
         if monotonic() > deadline:
             raise PlanningBusy(PATIENCE_SECONDS)
-        pause(POLL_SECONDS * random.uniform(0.5, 1.5))  # noqa: S311 - spreads rivals, guards nothing
+        pause_between(POLL_SECONDS / 2, POLL_SECONDS * 1.5)
 
 
 def _take(connection: Connection, holder: Holder, now: datetime) -> int | None:
-    last = connection.execute(lock_statement()).one()
-    if last.holder is not None and last.lease_until > now and not holder.may_take_over(last.holder):
+    other, lease_until, last_number = connection.execute(LOOK).first()
+    if other is not None and utc_from_driver(lease_until) > now and not holder.may_take_over(other):
         return None
-    number = max(last.number + 1, milliseconds(now))
-    taken = connection.execute(take_statement(last.number, str(holder), now + LEASE, number))
-    return number if taken.rowcount == 1 else None
+    number = max(last_number + 1, milliseconds(now))
+    taken = {"holder": str(holder), "lease_until": now + LEASE, "number": number, "last_number": last_number}
+    return number if connection.execute(TAKE, taken).rowcount == 1 else None
 
 
 def _release(connection: Connection, number: int) -> bool:
-    return connection.execute(release_statement(number)).rowcount == 1
-
-
-def lock_statement() -> Select[Any]:
-    return select(locks).where(locks.c.name == "plan")
-
-
-def take_statement(last_number: int, holder: str, lease_until: datetime, number: int) -> Update:
-    """Each who takes it raises the number, so of two who saw the same one only one does."""
-    own = update(locks).where(locks.c.name == "plan", locks.c.number == last_number)
-    return own.values(holder=holder, lease_until=lease_until, number=number)
-
-
-def release_statement(number: int) -> Update:
-    own = update(locks).where(locks.c.name == "plan", locks.c.number == number)
-    return own.values(holder=None, lease_until=None)
+    return connection.execute(RELEASE, {"number": number}).rowcount == 1

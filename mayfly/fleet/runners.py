@@ -3,15 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cache
-from typing import Any
-
-from sqlalchemy import Connection, Select, Update, bindparam, func, select, update
 
 from mayfly import jsontext
-from mayfly.dialect import upsert
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
 from mayfly.fleet.place import Place, Process
-from mayfly.schema import runners
+from mayfly.fleet.statements import LIVE
 
 LOST = "lost"  # the ending of a runner whose end nobody saw
 LEASE_GRACE_SECONDS = 5.0  # after the dispatcher's guard has killed what was left
@@ -82,81 +79,62 @@ def add_planned(
         for each in assignments
     ]
     if rows:
-        connection.execute(upsert(connection.dialect, runners, ("worker_id",), rows[0]), rows)
+        connection.execute_many(connection.dialect.upsert("mayfly_runners", ("worker_id",), rows[0]), rows)
+
+
+TAKE_OVER = (
+    "UPDATE mayfly_runners SET pid = :pid, pid_started = :pid_started, heartbeat_at = :now"
+    " WHERE worker_id = :worker_id"
+)
+BEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
+LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
+LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host"
+ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 def take_over(connection: Connection, worker_id: str, process: Process, now: datetime) -> None:
-    taken = {"whose": worker_id, "by": process.pid, "by_started": process.started, "at": now}
-    connection.execute(_take_over_statement(), taken)
-
-
-@cache
-def _take_over_statement() -> Update:
-    """Built once a process, like the claim that follows it."""
-    of = update(runners).where(runners.c.worker_id == bindparam("whose"))
-    return of.values(pid=bindparam("by"), pid_started=bindparam("by_started"), heartbeat_at=bindparam("at"))
+    taken = {"worker_id": worker_id, "pid": process.pid, "pid_started": process.started, "now": now}
+    connection.execute(TAKE_OVER, taken)
 
 
 def beat(connection: Connection, worker_id: str, now: datetime) -> None:
-    connection.execute(update(runners).where(runners.c.worker_id == worker_id).values(heartbeat_at=now))
+    connection.execute(BEAT, {"worker_id": worker_id, "now": now})
 
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
     """Those whose end nobody has seen; whether they still live is for the caller to find out."""
-    return [_live(row) for row in connection.execute(live_statement())]
-
-
-def live_statement() -> Select[Any]:
-    return select(runners).where(runners.c.finished_at.is_(None))
+    return [
+        LiveRunner(
+            worker_id=worker_id,
+            cycle_id=cycle_id,
+            lane=lane,
+            place=Place(host, machine),
+            process=Process(pid, pid_started),
+            lease_until=utc_from_driver(lease_until),
+            has_started=heartbeat_at is not None,
+        )
+        for worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at in (
+            connection.execute(LIVE).all()
+        )
+    ]
 
 
 def live_by_lane(connection: Connection) -> dict[str, int]:
-    counted = connection.execute(
-        select(runners.c.lane, func.count().label("number"))
-        .where(runners.c.finished_at.is_(None))
-        .group_by(runners.c.lane)
-    )
-    return {row.lane: row.number for row in counted}
+    return dict(connection.execute(LIVE_BY_LANE).all())
 
 
 def live_on_host(connection: Connection, host: str) -> int:
-    return connection.execute(
-        select(func.count()).where(runners.c.finished_at.is_(None), runners.c.host == host)
-    ).scalar_one()
+    return int(connection.execute(LIVE_ON_HOST, {"host": host}).scalar())
 
 
 def close_runner(connection: Connection, worker_id: str, ended: Ended, now: datetime) -> bool:
     """True for the one who closes it."""
-    closed = connection.execute(
-        update(runners)
-        .where(runners.c.worker_id == worker_id, runners.c.finished_at.is_(None))
-        .values(
-            finished_at=now,
-            ending=ended.ending,
-            exit_code=ended.exit_code,
-            signal=ended.signal,
-            jobs_done=ended.jobs_done,
-            jobs_failed=ended.jobs_failed,
-            average_ms=ended.average_ms,
-            peak_memory=ended.peak_memory,
-            cpu_ms=ended.cpu_ms,
-        )
-    )
-    return closed.rowcount == 1
+    values = {"finished_at": now, **asdict(ended)}
+    changes = connection.dialect.assignments(values)
+    closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
+    return connection.execute(closing, {**values, "worker_id": worker_id}).rowcount == 1
 
 
 def was_lost(connection: Connection, worker_id: str) -> bool:
     """Whether somebody took it for dead."""
-    return connection.execute(select(runners.c.ending).where(runners.c.worker_id == worker_id)).scalar() == LOST
-
-
-def _live(row: Any) -> LiveRunner:
-    return LiveRunner(
-        worker_id=row.worker_id,
-        cycle_id=row.cycle_id,
-        lane=row.lane,
-        place=Place(row.host, row.machine),
-        process=Process(row.pid, row.pid_started),
-        lease_until=row.lease_until,
-        has_started=row.heartbeat_at is not None,
-    )
+    return bool(connection.execute(ENDING, {"worker_id": worker_id}).scalar() == LOST)

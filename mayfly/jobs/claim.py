@@ -4,31 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeAlias, TypeVar
+from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    Connection,
-    Dialect,
-    Integer,
-    Select,
-    Text,
-    Update,
-    bindparam,
-    select,
-    type_coerce,
-    union_all,
-    update,
-)
-
-from mayfly.dialect import bundle, lock_rows, utc_from_driver
+from mayfly.connection import Connection
+from mayfly.dialect import Dialect, utc_from_driver
 from mayfly.job import Job
-from mayfly.jobs.ids import among
+from mayfly.jobs.looks import next_due
 from mayfly.schema import PRIORITIES, JobTable
 
 Found = Sequence[Any]  # a row, in the order of `due_statement`
-T = TypeVar("T")
-Given: TypeAlias = T | BindParameter[Any]  # now, or when the statement is executed
 
 
 @dataclass(frozen=True)
@@ -46,16 +30,17 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
 
     As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
     """
+    due = due_statement(connection.dialect, jobs)
     found: list[Found] = []
     for priority in PRIORITIES:
-        wanted = size - len(found)
-        due = {"in_lane": claimant.lane, "of_priority": priority, "size": wanted, "now": now}
-        found += connection.execute(_due_statement(connection.dialect, jobs), due).all()
+        wanted = {"lane": claimant.lane, "priority": priority, "now": now, "size": size - len(found)}
+        found += connection.execute(due, wanted).all()
         if len(found) == size:
             break
     taken = together(found, claimant.fresh)
     if taken:
-        take(connection, jobs, [row[0] for row in taken], claimant, now)
+        values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
+        connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
     return taken
 
 
@@ -63,74 +48,23 @@ def jobs_from(taken: Sequence[Found], lane: str) -> list[Job]:
     return [_job(row, lane) for row in taken]
 
 
-def take(connection: Connection, jobs: JobTable, ids: Sequence[int], claimant: Claimant, now: datetime) -> None:
-    taken = {"ids": sorted(ids), "owner": claimant.worker_id, "taken_at": now, "until": claimant.lease_until}
-    connection.execute(claim_statement(jobs), taken)
-
-
-def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
-    """Without locks. SKIP LOCKED also skips a row that another claim only brushed: "nothing" may mean "not yet"."""
-    looks = [next_due(select(jobs.c.id), jobs, lane, priority, 1, now).subquery() for priority in PRIORITIES]
-    return connection.execute(union_all(*map(select, looks)).limit(1)).first() is not None
+@cache
+def due_statement(dialect: Dialect, jobs: JobTable) -> str:
+    c = jobs.c
+    figures = dialect.bundled(" ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
+    rest = dialect.bundled("|", [*figures, c.run_at, c.type])
+    columns = ", ".join([c.id, c.suspect, c.payload, c.group_key, *rest])
+    return next_due(columns, jobs) + dialect.claim_lock
 
 
 @cache
-def _due_statement(dialect: Dialect, jobs: JobTable) -> Select[*tuple[Any, ...]]:
-    """Built once a process: a runner's first claim should not have to touch all that builds it."""
-    lane: Given[str] = bindparam("in_lane")
-    priority: Given[int] = bindparam("of_priority")
-    now: Given[datetime] = bindparam("now")
-    return due_statement(dialect, jobs, lane, priority, bindparam("size", type_=Integer()), now)
-
-
-def due_statement(
-    dialect: Dialect,
-    jobs: JobTable,
-    lane: Given[str],
-    priority: Given[int],
-    size: Given[int],
-    now: Given[datetime],
-) -> Select[*tuple[Any, ...]]:
-    c = jobs.c
-    figures = bundle(dialect, " ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
-    rest = bundle(dialect, "|", [*figures, type_coerce(c.run_at, Text), c.type])  # as the driver has it
-    columns = select(c.id, c.suspect, c.payload, c.group_key, *rest)
-    return lock_rows(next_due(columns, jobs, lane, priority, size, now))
-
-
-def next_due(
-    columns: Select[*tuple[Any, ...]],
-    jobs: JobTable,
-    lane: Given[str],
-    priority: Given[int],
-    size: Given[int],
-    now: Given[datetime],
-) -> Select[*tuple[Any, ...]]:
-    """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
-
-    The order matters even to those who only count: without it PostgreSQL may take delayed and finished jobs for
-    due ones, and scan the whole table in the hope of finding enough of them soon.
-    """
-    c = jobs.c
-    due = columns.where(c.lane == lane, c.status == jobs.pending, c.priority == priority, c.run_at <= now)
-    return due.order_by(c.run_at, c.id).limit(size)
-
-
-@cache
-def claim_statement(jobs: JobTable) -> Update:
+def claim_statement(jobs: JobTable) -> str:
     """By primary key only: two claims can never wait for each other crosswise."""
+    c = jobs.c
     return (
-        update(jobs.table)
-        .where(among(jobs.table.c.id, "ids"))
-        .values(
-            status=jobs.processing,
-            worker_id=bindparam("owner"),
-            locked_at=bindparam("taken_at"),
-            lease_until=bindparam("until"),
-            started_at=None,
-            attempts=jobs.c.attempts + 1,
-            claims=jobs.c.claims + 1,
-        )
+        f"UPDATE {jobs.table} SET {c.status} = '{jobs.processing}', {c.worker_id} = :worker_id, {c.locked_at} = :now,"
+        f" {c.lease_until} = :lease_until, {c.started_at} = NULL, {c.attempts} = {c.attempts} + 1,"
+        f" {c.claims} = {c.claims} + 1 WHERE {c.id} IN ({{ids}})"
     )
 
 

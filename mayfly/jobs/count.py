@@ -1,15 +1,12 @@
 """Count what is due, lane by lane, without ever reading more of a lane than the answer needs."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Connection, Select, func, literal, select, union_all
-from sqlalchemy.sql.selectable import CompoundSelect
-
-from mayfly.jobs.claim import next_due
+from mayfly.connection import Connection
+from mayfly.jobs.looks import find_lanes, next_due
 from mayfly.schema import PRIORITIES, JobTable
 
 COUNT_AT_LEAST = 1000
@@ -41,31 +38,24 @@ def count_due(
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
         part = {lane: caps[lane] for lane in lanes[start : start + LANES_PER_STATEMENT]}
-        for row in connection.execute(count_statement(jobs, part, now)):
-            counted[row.lane] += row.pending
+        for number, pending in _count(connection, jobs, part, now):
+            counted[lanes[start + number]] += pending
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
-def find_lanes(connection: Connection, jobs: JobTable) -> list[str]:
-    """The lanes that have any rows: hop along the claim index, one probe a lane, however many rows lie between."""
-    lanes: list[str] = []
-    lane = connection.execute(next_lane_statement(jobs)).scalar()
-    while lane is not None:
-        lanes.append(lane)
-        lane = connection.execute(next_lane_statement(jobs, lane)).scalar()
-    return lanes
+def _count(
+    connection: Connection, jobs: JobTable, caps: Mapping[str, int], now: datetime
+) -> Sequence[tuple[int, int]]:
+    """The number of each lane among the caps, and the due jobs of one of its priorities."""
+    names = {f"lane_{number}": lane for number, lane in enumerate(caps)}
+    return connection.execute(count_statement(jobs, list(caps.values())), {**names, "now": now}).all()
 
 
-def next_lane_statement(jobs: JobTable, after: str = "") -> Select[Any]:
-    """Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane."""
-    return select(func.min(jobs.c.lane)).where(jobs.c.lane > after)
-
-
-def count_statement(jobs: JobTable, caps: Mapping[str, int], now: datetime) -> CompoundSelect[Any]:
+def count_statement(jobs: JobTable, caps: Sequence[int]) -> str:
     """One statement for several lanes: a row for each lane and priority, which stops one beyond the lane's cap."""
     parts = []
-    for number, (lane, cap) in enumerate(caps.items()):
+    for number, cap in enumerate(caps):
         for priority in PRIORITIES:
-            due = next_due(select(jobs.c.id), jobs, lane, priority, cap + 1, now).subquery(f"due_{number}_{priority}")
-            parts.append(select(literal(lane).label("lane"), func.count().label("pending")).select_from(due))
-    return union_all(*parts)
+            due = next_due(jobs.c.id, jobs, f":lane_{number}", str(priority), str(cap + 1))
+            parts.append(f"SELECT {number}, COUNT(*) FROM ({due}) AS due_{number}_{priority}")
+    return " UNION ALL ".join(parts)

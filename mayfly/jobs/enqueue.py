@@ -1,15 +1,13 @@
 """Enqueue jobs: check them at the door, then one INSERT, in a transaction of ours or of the application's."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Dialect, Insert, insert, select
-from sqlalchemy import text as sql
-
-from mayfly import dialect, jsontext, schema
+from mayfly import jsontext, schema
+from mayfly.dialect import Dialect
 from mayfly.errors import BadField, BadPayload, PayloadTooLarge
 from mayfly.jobs.foreign import AnyConnection
 from mayfly.registry import Handler, Model
@@ -21,8 +19,7 @@ BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
 UNQUESTIONED_BYTES = 128 << 10  # below this no server's packet limit is worth a question
 
 
-@dataclass(frozen=True)
-class NewJob:
+class NewJob(NamedTuple):
     """A job that passed the door. None leaves the column to the database's default."""
 
     type: str
@@ -34,18 +31,31 @@ class NewJob:
     unique_key: str | None = None
     group_key: str | None = None
 
-    @cached_property
-    def row(self) -> Mapping[str, Any]:
-        row = {"type": self.type, "payload": self.payload, "lane": self.lane, "priority": self.priority,
-               "max_attempts": self.max_attempts}  # fmt: skip
-        optional = {"run_at": self.run_at, "unique_key": self.unique_key, "group_key": self.group_key}
-        return row | {name: value for name, value in optional.items() if value is not None}
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those that have a value."""
+        if self[_REQUIRED:] == _NO_OPTIONS:
+            return self._fields[:_REQUIRED]
+        return tuple(name for name, value in zip(self._fields, self, strict=True) if value is not None)
 
-    @cached_property
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """Of these columns."""
+        return self[:_REQUIRED] if self[_REQUIRED:] == _NO_OPTIONS else tuple(v for v in self if v is not None)
+
+    @property
+    def row(self) -> Mapping[str, Any]:
+        return dict(zip(self.columns, self.values, strict=True))
+
+    @property
     def statement_bytes(self) -> int:
         """As the driver sends it: quotes and backslashes are escaped by one more byte each."""
         text = self.payload
         return len(text.encode()) + text.count('"') + text.count("'") + text.count("\\") + 512
+
+
+_REQUIRED = 5
+_NO_OPTIONS = (None, None, None)
 
 
 @dataclass(frozen=True)
@@ -86,10 +96,10 @@ class Door:
         if not isinstance(payload, Mapping):
             raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
         try:
-            text = jsontext.encode(dict(payload))
+            text = jsontext.encode(payload if type(payload) is dict else dict(payload))
         except (TypeError, ValueError, RecursionError) as error:
             raise BadPayload(type_name, f"it is no JSON ({error})") from error
-        if len(text.encode()) > self.payload_limit:
+        if 4 * len(text) > self.payload_limit and len(text.encode()) > self.payload_limit:
             raise PayloadTooLarge(type_name, len(text.encode()), self.payload_limit, "PAYLOAD_LIMIT")
         if handler is not None and handler.model is not None:
             _fit(type_name, handler.model, text)
@@ -99,13 +109,14 @@ class Door:
 def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int:
     """The new job's id, or the id of the live job that already holds its unique key."""
     _refuse_beyond_packet(connection, [job])
-    if not dialect.has_insert_returning(connection.dialect):
-        return connection.execute(dialect.insert_or_find(jobs.table), job.row).lastrowid
-    inserting = insert_statement(connection.dialect, jobs, job).returning(jobs.table.c.id)
+    dialect, row = connection.dialect, job.row
+    if not dialect.has_insert_returning:
+        return int(connection.execute(insert_or_find_statement(dialect, jobs, tuple(row)), row).lastrowid)
+    inserting = f"{insert_statement(dialect, jobs, tuple(row))} RETURNING {jobs.c.id}"
     while True:
-        found = connection.execute(inserting, job.row).scalar()
+        found = connection.execute(inserting, row).scalar()
         if found is None:
-            found = connection.execute(holder_statement(jobs, job.unique_key)).scalar()
+            found = connection.execute(holder_statement(jobs), {"unique_key": job.unique_key}).scalar()
         if found is not None:
             return int(found)
         # The holder ended between the two statements: the key is free now.
@@ -116,32 +127,47 @@ def insert_jobs(connection: AnyConnection, jobs: JobTable, new: Iterable[NewJob]
     return sum(insert_slice(connection, jobs, each) for each in slices(new))
 
 
-def insert_statement(dialect_: Dialect, jobs: JobTable, job: NewJob) -> Insert:
-    if job.unique_key is None:
-        return insert(jobs.table)
-    return dialect.insert_or_keep(dialect_, jobs.table, _live(jobs))
+@cache
+def insert_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
+    """One that leaves the job alone which already holds the unique key, if there is one."""
+    before, after = _keeping(dialect, jobs, columns)
+    return dialect.insert(jobs.table, columns, before) + after
 
 
-def holder_statement(jobs: JobTable, unique_key: str | None) -> Any:
-    return select(jobs.c.id).where(jobs.c.unique_key == unique_key, sql(_live(jobs)))
+@cache
+def insert_or_find_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
+    """One whose `lastrowid` is the new row, or the one that already holds the unique key."""
+    return dialect.insert(jobs.table, columns) + dialect.finding(jobs.c.id)
+
+
+def holder_statement(jobs: JobTable) -> str:
+    return f"SELECT {jobs.c.id} FROM {jobs.table} WHERE {jobs.c.unique_key} = :unique_key AND {_live(jobs)}"
+
+
+def _keeping(dialect: Dialect, jobs: JobTable, columns: Collection[str]) -> tuple[str, str]:
+    return dialect.keeping(jobs.c.unique_key, _live(jobs)) if "unique_key" in columns else ("", "")
 
 
 def _live(jobs: JobTable) -> str:
     """Written out, not bound: a partial index is matched by these words, and a parameter could be anything."""
-    return f"unique_key IS NOT NULL AND status IN ('{jobs.pending}', '{jobs.processing}')"
+    c = jobs.c
+    return f"{c.unique_key} IS NOT NULL AND {c.status} IN ('{jobs.pending}', '{jobs.processing}')"
 
 
 def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     """Neighbours with the same columns share a statement, bounded in rows and bytes."""
     current: list[NewJob] = []
-    size = 0
+    columns: tuple[str, ...] = ()
+    room = 0
     for job in new:
-        full = len(current) == ROWS_PER_STATEMENT or size + job.statement_bytes > BYTES_PER_STATEMENT
-        if current and (full or job.row.keys() != current[0].row.keys()):
+        size = job.statement_bytes
+        if current and (size > room or len(current) == ROWS_PER_STATEMENT or job.columns != columns):
             yield current
-            current, size = [], 0
+            current = []
+        if not current:
+            columns, room = job.columns, BYTES_PER_STATEMENT
         current.append(job)
-        size += job.statement_bytes
+        room -= size
     if current:
         yield current
 
@@ -149,19 +175,17 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
 def insert_slice(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob]) -> int:
     """One of `slices`."""
     _refuse_beyond_packet(connection, new)
-    statement = insert_statement(connection.dialect, jobs, new[0])
-    rows = [job.row for job in new]
-    if isinstance(connection, Connection) and dialect.has_insert_returning(connection.dialect):
-        # SQLAlchemy writes one INSERT of many rows there, which has no row count of its own.
-        return len(connection.execute(statement.returning(jobs.table.c.id), rows).all())
-    return connection.execute(statement, rows).rowcount
+    keeping = _keeping(connection.dialect, jobs, new[0].columns)
+    rows = [job.values for job in new]
+    return connection.dialect.insert_many(connection, jobs.table, new[0].columns, rows, keeping)
 
 
 def _refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> None:
-    largest = max(new, key=lambda job: job.statement_bytes)
-    if largest.statement_bytes <= UNQUESTIONED_BYTES:
+    longest = max(len(job.payload) for job in new)
+    if 4 * longest + 512 <= UNQUESTIONED_BYTES:  # a character has four bytes at most, or two that are escaped
         return
-    limit = dialect.packet_limit(connection)
+    largest = max(new, key=lambda job: job.statement_bytes)
+    limit = connection.dialect.packet_limit(connection)
     if limit is not None and largest.statement_bytes > limit:
         raise PayloadTooLarge(largest.type, largest.statement_bytes, limit, "the server's max_allowed_packet")
 
@@ -183,9 +207,15 @@ def describe_misfit(error: ValueError) -> str:
 
 
 def _name(field: str, given: str) -> str:
-    if not isinstance(given, str) or not given.strip() or len(given) > NAME_LENGTH or storable(given) != given:
+    if not isinstance(given, str) or not _is_name(given):
         raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters that every database can hold")
     return given
+
+
+@lru_cache
+def _is_name(text: str) -> bool:
+    """Remembered: there are few lanes and types, and many jobs."""
+    return bool(text.strip()) and len(text) <= NAME_LENGTH and storable(text) == text
 
 
 def _key(field: str, given: str | None) -> str | None:

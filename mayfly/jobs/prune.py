@@ -1,25 +1,22 @@
 """Delete what is old enough, in small slices, each in its own commit, a bounded number of them a cycle."""
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Column, ColumnElement, Delete, Select, delete, select
-
-from mayfly import schema
 from mayfly.clock import milliseconds
+from mayfly.connection import Connection
 from mayfly.engine import Database
-from mayfly.jobs.count import find_lanes
 from mayfly.jobs.keep import cutoff
+from mayfly.jobs.looks import find_lanes
 from mayfly.schema import PRIORITIES, JobTable
+from mayfly.settings import Settings
 
 SLICE = 500
 SLICES_PER_CYCLE = 20
 
 
-@dataclass(frozen=True)
-class Keep:
+class Keep(NamedTuple):
     """Days to keep each kind of row; None keeps it for ever."""
 
     done: float | None = 7
@@ -29,13 +26,28 @@ class Keep:
     runners: float | None = 7
 
 
-@dataclass(frozen=True)
-class Search:
+def keep_from(settings: Settings) -> Keep:
+    return Keep(
+        done=settings.keep_done_days,
+        cancelled=settings.keep_cancelled_days,
+        dead=settings.keep_dead_days,
+        cycles=settings.keep_cycles_days,
+        runners=settings.keep_runners_days,
+    )
+
+
+class Search(NamedTuple):
     """Finds the keys of the next rows to go."""
 
-    statement: Select[Any]
-    key: Column[Any]
-    still: tuple[ColumnElement[bool], ...] = ()  # what must hold when they go: somebody may have changed the row
+    table: str
+    key: str
+    old: str  # which rows, and in which order
+    values: Mapping[str, Any]
+    still: str = ""  # what must hold when they go: somebody may have changed the row
+
+    @property
+    def statement(self) -> str:
+        return f"SELECT {self.key} FROM {self.table} WHERE {self.old} LIMIT {SLICE}"
 
 
 def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
@@ -53,15 +65,18 @@ def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_P
 
 def _prune_slice(database: Database, search: Search) -> int:
     """Look without a lock, then delete by primary key: no scan holds rows that somebody else may want."""
-    keys = list(database.read(lambda connection: connection.execute(search.statement).scalars().all()))
+    keys = database.read(lambda connection: connection.execute(search.statement, search.values).all())
     if not keys:
         return 0
-    return database.run(lambda connection: connection.execute(delete_statement(search, keys)).rowcount)
+    return database.run(lambda connection: delete(connection, search, [key for (key,) in keys]))
 
 
-def delete_statement(search: Search, keys: Collection[Any]) -> Delete:
+def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     """A job that was given another try since the look stays."""
-    return delete(search.key.table).where(search.key.in_(sorted(set(keys))), *search.still)
+    names = {f"key_{number}": key for number, key in enumerate(sorted(set(keys)))}
+    listed = ", ".join(f":{name}" for name in names)
+    statement = f"DELETE FROM {search.table} WHERE {search.key} IN ({listed}){search.still}"
+    return connection.execute(statement, names).rowcount
 
 
 def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
@@ -69,30 +84,27 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
         if days is not None:
             for lane in lanes:
                 for priority in PRIORITIES:
-                    old = finished_statement(jobs, lane, status, priority, cutoff(now, days))
-                    yield Search(old, jobs.table.c.id, still=(jobs.c.status == status,))
+                    yield finished_jobs(jobs, lane, status, priority, cutoff(now, days))
     if keep.runners is not None:
-        finished_at = schema.runners.c.finished_at
-        yield _aged(schema.runners.c.worker_id, finished_at, cutoff(now, keep.runners))
+        yield _aged("mayfly_runners", "worker_id", "finished_at", cutoff(now, keep.runners))
     if keep.cycles is not None:
         before = cutoff(now, keep.cycles)
-        yield _aged(schema.attempts.c.id, schema.attempts.c.finished_at, before)
-        yield _aged(schema.cycles.c.id, schema.cycles.c.started_at, before)
+        yield _aged("mayfly_attempts", "id", "finished_at", before)
+        yield _aged("mayfly_cycles", "id", "started_at", before)
         # A cycle's number is the millisecond in which it began, so the totals need no index of their own.
-        yield _aged(schema.totals.c.cycle_id, schema.totals.c.cycle_id, milliseconds(before))
+        yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
 
 
-def finished_statement(jobs: JobTable, lane: str, status: str, priority: int, before: datetime) -> Select[Any]:
+def finished_jobs(jobs: JobTable, lane: str, status: str, priority: int, before: datetime) -> Search:
     """Along the claim index: a job that finished before a time was due before it."""
     c = jobs.c
-    return (
-        select(c.id)
-        .where(c.lane == lane, c.status == status, c.priority == priority)
-        .where(c.run_at < before, c.finished_at < before)
-        .order_by(c.run_at, c.id)
-        .limit(SLICE)
+    old = (
+        f"{c.lane} = :lane AND {c.status} = '{status}' AND {c.priority} = {priority}"
+        f" AND {c.run_at} < :before AND {c.finished_at} < :before ORDER BY {c.run_at}, {c.id}"
     )
+    still = f" AND {c.status} = '{status}'"
+    return Search(jobs.table, c.id, old, {"lane": lane, "before": before}, still)
 
 
-def _aged(key: Column[Any], age: Column[Any], before: Any) -> Search:
-    return Search(select(key).where(age < before).order_by(age).limit(SLICE), key)
+def _aged(table: str, key: str, age: str, before: Any) -> Search:
+    return Search(table, key, f"{age} < :before ORDER BY {age}", {"before": before})

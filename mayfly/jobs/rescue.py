@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select
-
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.fleet.place import Place
 from mayfly.fleet.runners import LOST, Ended, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
+from mayfly.jobs.looks import processing_statement
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Outcome
@@ -47,8 +48,9 @@ def rescue_runner(
 
 
 def held_jobs(connection: Connection, jobs: JobTable, lane: str, worker_id: str) -> list[Job]:
-    held = processing_statement(jobs, lane).where(jobs.c.worker_id == worker_id)
-    return [_job(row) for row in connection.execute(held)]
+    held = f"{processing_statement(jobs)} AND {jobs.c.worker_id} = :worker_id"
+    found = connection.execute(held, {"lane": lane, "worker_id": worker_id}).all()
+    return [_job(lane, *row) for row in found]
 
 
 def expired_jobs(
@@ -56,19 +58,11 @@ def expired_jobs(
 ) -> dict[tuple[str, str], list[Job]]:
     """Jobs whose lease ran out, by lane and owner: what no runner's row accounts for."""
     found: dict[tuple[str, str], list[Job]] = defaultdict(list)
+    expired = f"{processing_statement(jobs)} AND {jobs.c.lease_until} <= :now"
     for lane in lanes:
-        for row in connection.execute(processing_statement(jobs, lane).where(jobs.c.lease_until <= now)):
-            found[lane, row.worker_id].append(_job(row))
+        for row in connection.execute(expired, {"lane": lane, "now": now}).all():
+            found[lane, row[0]].append(_job(lane, *row))
     return found
-
-
-def processing_statement(jobs: JobTable, lane: str) -> Select[*tuple[Any, ...]]:
-    """Along the claim index: only what is being processed is read, and that is little."""
-    c = jobs.c
-    return select(
-        c.id, c.type, c.lane, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions,
-        c.suspect, c.run_at, c.worker_id,
-    ).where(c.lane == lane, c.status == jobs.processing)  # fmt: skip
 
 
 def is_dead(runner: LiveRunner, here: Place, now: datetime) -> bool:
@@ -90,17 +84,9 @@ def dead_runners(database: Database, here: Place) -> list[LiveRunner]:
     return [each for each in database.run(live_runners) if is_dead(each, here, now)]
 
 
-def _job(row: Row[Any]) -> Job:
+def _job(lane: str, _worker_id: str, job_id: int, type_name: str, payload: str, *rest: Any) -> Job:
+    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at = rest
     return Job(
-        id=row.id,
-        type=row.type,
-        lane=row.lane,
-        payload_text=row.payload,
-        attempt=row.attempts,
-        max_attempts=row.max_attempts,
-        claims=row.claims,
-        crashes=row.crashes,
-        interruptions=row.interruptions,
-        suspect=bool(row.suspect),
-        run_at=row.run_at,
-    )
+        job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
+        suspect == 1, utc_from_driver(run_at),
+    )  # fmt: skip

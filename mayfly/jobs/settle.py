@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, Update, insert, select, update
-
-from mayfly import schema
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.job import Job
-from mayfly.jobs.ids import among
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.jobs.totals import add_to_totals, count
 from mayfly.outcome import DONE, Kind, Outcome
@@ -18,6 +16,10 @@ from mayfly.schema import JobTable
 from mayfly.tally import Count, Key, Tally, add
 
 T = TypeVar("T")
+
+OWN_TOTALS = (
+    "SELECT lane, type, outcome, jobs FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id"
+)
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,38 @@ class _NotAllOurs(Exception):
     """A statement for several jobs met one that is no longer ours."""
 
 
+class Update(NamedTuple):
+    """One statement, for jobs that share a token and an outcome."""
+
+    statement: str
+    values: Mapping[str, Any]
+    members: Sequence[Settlement]
+
+
 @dataclass(frozen=True)
 class Writing:
     """Outcomes ready to be written: in the transaction, while others wait for its locks, nothing is computed."""
 
+    jobs: JobTable
     settler: Settler
     settlements: Sequence[Settlement]
-    updates: Sequence[tuple[Update, Sequence[Settlement]]]
+    updates: Sequence["Update"]
     now: datetime
     before: Tally  # what this process had counted before
     counted: Mapping[Key, Count] | None  # None: the totals are left to a later `count_settled`
 
+    @property
+    def is_single(self) -> bool:
+        """Whether one statement about one job is all there is to write."""
+        alone = len(self.settlements) == 1 and self.counted is None
+        return alone and self.settlements[0].outcome.attempt_ending is None
+
     def write(self, connection: Connection) -> Settled:
         settled: list[Settlement] = []
         lost: list[Job] = []
-        for update_, members in self.updates:
-            result = connection.execute(update_)
+        for statement, values, members in self.updates:
+            ids = [each.job.id for each in members] if len(members) > 1 else None
+            result = connection.execute(statement, values, ids)
             if result.rowcount == len(members):
                 settled += members
             elif len(members) > 1:
@@ -54,8 +72,10 @@ class Writing:
             else:
                 lost.append(members[0].job)
         if self.counted is None:
+            done = [each for each in self.settlements if each.job in lost and self._was_done(connection, each)]
             _write_attempts(connection, self.settler.worker_id, settled, self.now)
-            return Settled(tuple(settled), tuple(lost), self.before)
+            lost = [job for job in lost if all(job is not each.job for each in done)]
+            return Settled((*settled, *done), tuple(lost), self.before)
         if lost and not settled and self._was_written(connection, self.counted):
             # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
             return Settled(tuple(self.settlements), (), add(self.before, self.counted))
@@ -63,13 +83,19 @@ class Writing:
         counted = count(settled, self.now) if lost else self.counted
         return Settled(tuple(settled), tuple(lost), add_to_totals(connection, self.settler, self.before, counted))
 
+    def _was_done(self, connection: Connection, settlement: Settlement) -> bool:
+        """By a first try whose answer was lost: nobody but its owner says of a job that it is done."""
+        c, job = self.jobs.c, settlement.job
+        whose = {"id": job.id, "owner": self.settler.worker_id, "token": job.claims}
+        fence = f"{c.id} = :id AND {c.worker_id} = :owner AND {c.claims} = :token AND {c.status} = '{self.jobs.done}'"
+        look = f"SELECT {c.id} FROM {self.jobs.table} WHERE {fence}"
+        return settlement.outcome.kind is Kind.DONE and connection.execute(look, whose).first() is not None
+
     def _was_written(self, connection: Connection, counted: Mapping[Key, Count]) -> bool:
         """The totals tell, written in the same transaction by nobody but us: they are further than we know of."""
-        c = schema.totals.c
-        ours = select(c.lane, c.type, c.outcome, c.jobs).where(
-            c.cycle_id == self.settler.cycle_id, c.worker_id == self.settler.counted_as
-        )
-        stored = {(row.lane, row.type, row.outcome): row.jobs for row in connection.execute(ours)}
+        whose = {"cycle_id": self.settler.cycle_id, "worker_id": self.settler.counted_as}
+        found = connection.execute(OWN_TOTALS, whose).all()
+        stored = {(lane, type_name, outcome): jobs for lane, type_name, outcome, jobs in found}
         total = add(self.before, counted)
         return all(stored.get(key) == total[key].jobs for key in counted)
 
@@ -82,8 +108,17 @@ def settle(
     tally: Tally,
     with_totals: bool = True,
 ) -> Settled:
-    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported."""
-    return settle_and(database, jobs, settler, settlements, tally, _nothing_else, with_totals)[0]
+    """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported.
+
+    With `with_totals=False` the totals are left to a later `count_settled`: a commit a job is dear enough.
+    """
+    now = database.clock.now()
+
+    def write(one_by_one: bool) -> Settled:
+        ready = made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=one_by_one)
+        return database.once(ready.write) if ready.is_single else database.run(ready.write)
+
+    return _all_or_one_by_one(write)
 
 
 def settle_and(
@@ -93,21 +128,22 @@ def settle_and(
     settlements: Sequence[Settlement],
     tally: Tally,
     work: Callable[[Connection], T],
-    with_totals: bool = True,
 ) -> tuple[Settled, T]:
-    """The same, and `work` after it in the same transaction.
-
-    With `with_totals=False` the totals are left to a later `count_settled`: a commit a job is dear enough.
-    """
+    """The same, and `work` after it in the same transaction."""
     now = database.clock.now()
 
-    def run(writing: Writing) -> tuple[Settled, T]:
-        return database.run(lambda connection: (writing.write(connection), work(connection)))
+    def write(one_by_one: bool) -> tuple[Settled, T]:
+        ready = made_ready(jobs, settler, settlements, now, tally, one_by_one=one_by_one)
+        return database.run(lambda connection: (ready.write(connection), work(connection)))
 
+    return _all_or_one_by_one(write)
+
+
+def _all_or_one_by_one(write: Callable[[bool], T]) -> T:
     try:
-        return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals))
+        return write(False)
     except _NotAllOurs:
-        return run(made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=True))
+        return write(True)
 
 
 def made_ready(
@@ -121,24 +157,16 @@ def made_ready(
     one_by_one: bool = False,
 ) -> Writing:
     groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
-    updates = [(settle_statement(jobs, settler.worker_id, members, now), members) for members in groups]
-    return Writing(settler, settlements, updates, now, tally, count(settlements, now) if with_totals else None)
+    updates = [settle_update(jobs, settler.worker_id, members, now) for members in groups]
+    return Writing(jobs, settler, settlements, updates, now, tally, count(settlements, now) if with_totals else None)
 
 
-def _nothing_else(_connection: Connection) -> None:
-    return None
-
-
-def settle_statement(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:
+def settle_update(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:
     """Fenced: id, worker_id, claims and the old status. One row changed means it was ours."""
-    example = members[0]
-    return (
-        update(jobs.table)
-        .where(among(jobs.table.c.id, (each.job.id for each in members)))
-        .where(jobs.c.worker_id == worker_id, jobs.c.claims == example.job.claims)
-        .where(jobs.c.status == jobs.processing)
-        .values(changes_for(jobs, example.outcome, example.duration_ms, now))
-    )
+    job, outcome, duration_ms = members[0]
+    values = _values(outcome, duration_ms, now)
+    statement = settle_statement(jobs, _Shape.of(outcome, tuple(values), alone=len(members) == 1))
+    return Update(statement, {**values, "owner": worker_id, "token": job.claims, "id": job.id}, members)
 
 
 def _grouped(settlements: Sequence[Settlement]) -> Iterable[list[Settlement]]:
@@ -151,33 +179,65 @@ def _grouped(settlements: Sequence[Settlement]) -> Iterable[list[Settlement]]:
     return groups.values()
 
 
-def changes_for(jobs: JobTable, outcome: Outcome, duration_ms: int | None, now: datetime) -> dict[str, Any]:
+class _Shape(NamedTuple):
+    """All of an outcome that its statement's text depends on."""
+
+    kind: Kind
+    keeps_attempt: bool
+    interrupted: bool
+    crashed: bool
+    suspect: bool
+    given: tuple[str, ...]  # columns that are set to a value
+    alone: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome, given: tuple[str, ...], alone: bool) -> "_Shape":
+        flags = (outcome.keeps_attempt, outcome.interrupted, outcome.crashed, outcome.suspect)
+        return cls(outcome.kind, *flags, given, alone)
+
+
+@cache
+def settle_statement(jobs: JobTable, shape: _Shape) -> str:
+    """One job is named by a parameter: a database that knows the statement already need not read it again."""
+    c = jobs.c
+    changes = ", ".join(f"{getattr(c, name)} = {value}" for name, value in _changes(jobs, shape).items())
+    which = f"{c.id} = :id" if shape.alone else f"{c.id} IN ({{ids}})"
+    fence = f"{c.worker_id} = :owner AND {c.claims} = :token AND {c.status} = '{jobs.processing}'"
+    return f"UPDATE {jobs.table} SET {changes} WHERE {which} AND {fence}"
+
+
+def _changes(jobs: JobTable, shape: _Shape) -> Mapping[str, str]:
     """The columns that an outcome sets. A finished job keeps its worker_id: who ran it is worth knowing."""
+    c = jobs.c
     ends = {Kind.DONE: jobs.done, Kind.DEAD: jobs.dead, Kind.CANCELLED: jobs.cancelled}
-    changes: dict[str, Any] = {"status": ends.get(outcome.kind, jobs.pending), "lease_until": None}
-    if outcome.kind in ends:
-        changes["finished_at"] = now
-    else:
-        changes["worker_id"] = None
-        changes["locked_at"] = None
+    changes = {"status": f"'{ends.get(shape.kind, jobs.pending)}'", "lease_until": "NULL"}
+    if shape.kind not in ends:
+        changes |= {"worker_id": "NULL", "locked_at": "NULL"}
+    if shape.keeps_attempt:
+        changes["attempts"] = f"{c.attempts} - 1"
+    if shape.interrupted:
+        changes["interruptions"] = f"{c.interruptions} + 1"
+    if shape.crashed:
+        changes["crashes"] = f"{c.crashes} + 1"
+    if shape.suspect:
+        changes["suspect"] = "1"
+    return changes | {name: f":{name}" for name in shape.given}
+
+
+def _values(outcome: Outcome, duration_ms: int | None, now: datetime) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if outcome.kind in (Kind.DONE, Kind.DEAD, Kind.CANCELLED):
+        values["finished_at"] = now
     if duration_ms is not None:
-        changes["duration_ms"] = duration_ms
-        changes["started_at"] = now - timedelta(milliseconds=duration_ms)
+        values["duration_ms"] = duration_ms
+        values["started_at"] = now - timedelta(milliseconds=duration_ms)
     if outcome.run_at is not None:
-        changes["run_at"] = outcome.run_at
+        values["run_at"] = outcome.run_at
     if outcome.result is not None:
-        changes["result"] = outcome.result
+        values["result"] = outcome.result
     if outcome.error is not None:
-        changes["last_error"] = outcome.error
-    if outcome.keeps_attempt:
-        changes["attempts"] = jobs.c.attempts - 1
-    if outcome.interrupted:
-        changes["interruptions"] = jobs.c.interruptions + 1
-    if outcome.crashed:
-        changes["crashes"] = jobs.c.crashes + 1
-    if outcome.suspect:
-        changes["suspect"] = 1
-    return changes
+        values["last_error"] = outcome.error
+    return values
 
 
 def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Settlement], now: datetime) -> None:
@@ -186,7 +246,7 @@ def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Se
             "job_id": each.job.id,
             "attempt": each.job.attempt,
             "worker_id": worker_id,
-            "outcome": each.outcome.attempt_ending,
+            "outcome": each.outcome.attempt_ending.value,
             "error": each.outcome.error or "",
             "fingerprint": each.outcome.fingerprint or "",
             "finished_at": now,
@@ -196,4 +256,4 @@ def _write_attempts(connection: Connection, worker_id: str, settled: Sequence[Se
         if each.outcome.attempt_ending is not None
     ]
     if rows:
-        connection.execute(insert(schema.attempts), rows)
+        connection.execute_many(connection.dialect.insert("mayfly_attempts", rows[0]), rows)

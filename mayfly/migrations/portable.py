@@ -4,7 +4,7 @@ from alembic import op
 from sqlalchemy import Column, String, Table, inspect, text
 from sqlalchemy.schema import Computed, SchemaItem
 
-from mayfly.dialect import has_partial_indexes
+from mayfly.migrations.types import has_partial_indexes
 
 
 def create_table(name: str, *items: SchemaItem) -> Table:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from sqlalchemy import Connection
-
 from mayfly import jsontext
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.jobs.enqueue import Door, NewJob, insert_jobs
 from mayfly.schedules.decide import Decision, Known, decide, jitter_of, needs_look_at, next_look_at

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, select, update
-
-from mayfly import dialect
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
 from mayfly.schedules.decide import Known, since
 from mayfly.schedules.entry import Entry
-from mayfly.schema import schedules
 
+KNOWN = (
+    "SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason"
+    " FROM mayfly_schedules"
+)
 _PAUSE = ("paused_at", "paused_until", "paused_by", "pause_reason")
 
 
@@ -25,29 +27,25 @@ class Progress:
 
 
 def load_known(connection: Connection) -> dict[str, Known]:
-    return {row.name: _known(row) for row in connection.execute(known_statement())}
+    return {name: _known(*row) for name, *row in connection.execute(KNOWN).all()}
 
 
 def lock_known(connection: Connection, names: Collection[str]) -> dict[str, Known]:
-    """The same of some, and nobody else can deal with them before this transaction ends."""
-    return {row.name: _known(row) for row in connection.execute(lock_statement(names))}
+    """The same of some, and nobody else can deal with them before this transaction ends.
 
-
-def known_statement() -> Select[Any]:
-    return select(schedules)
-
-
-def lock_statement(names: Collection[str]) -> Select[Any]:
-    """In one order for all, and waiting: a row that is skipped would be a due time that is forgotten."""
-    own = known_statement().where(schedules.c.name.in_(sorted(names)))
-    return own.order_by(schedules.c.name).with_for_update()
+    In one order for all, and waiting: a row that is skipped would be a due time that is forgotten.
+    """
+    values = {f"name_{number}": name for number, name in enumerate(sorted(names))}
+    listed = ", ".join(f":{each}" for each in values)
+    locking = f"{KNOWN} WHERE name IN ({listed}) ORDER BY name{connection.dialect.row_lock}"
+    return {name: _known(*row) for name, *row in connection.execute(locking, values).all()}
 
 
 def add_new(connection: Connection, entries: Sequence[Entry], now: datetime) -> None:
     """What is seen for the first time has no past; whoever comes second leaves it as it is."""
     rows = [{"name": each.name, "rule": each.rule, "dealt_until": since(each, now)} for each in entries]
     if rows:
-        connection.execute(dialect.insert_missing(connection.dialect, schedules, ("name",)), rows)
+        connection.execute_many(connection.dialect.insert_missing("mayfly_schedules", ("name",), rows[0]), rows)
 
 
 def write_progress(connection: Connection, progress: Sequence[Progress]) -> None:
@@ -57,7 +55,7 @@ def write_progress(connection: Connection, progress: Sequence[Progress]) -> None
         for each in progress
     ]  # fmt: skip
     if rows:
-        connection.execute(dialect.upsert(connection.dialect, schedules, ("name",), rows[0]), rows)
+        connection.execute_many(connection.dialect.upsert("mayfly_schedules", ("name",), rows[0]), rows)
 
 
 def pause(
@@ -65,22 +63,21 @@ def pause(
 ) -> None:
     add_new(connection, [entry], now)
     values = dict(zip(_PAUSE, (now, until, by, reason), strict=True))
-    connection.execute(update(schedules).where(schedules.c.name == entry.name).values(values))
+    connection.execute(_change(connection, values), {**values, "own_name": entry.name})
 
 
 def resume(connection: Connection, name: str, now: datetime) -> bool:
     """True if it was paused. What was due until now is gone with the pause."""
-    own = update(schedules).where(schedules.c.name == name, schedules.c.paused_at.is_not(None))
-    return connection.execute(own.values({**dict.fromkeys(_PAUSE), "dealt_until": now})).rowcount == 1
+    values = {**dict.fromkeys(_PAUSE), "dealt_until": now}
+    changing = f"{_change(connection, values)} AND paused_at IS NOT NULL"
+    return connection.execute(changing, {**values, "own_name": name}).rowcount == 1
 
 
-def _known(row: Row[Any]) -> Known:
-    return Known(
-        rule=row.rule,
-        dealt_until=row.dealt_until,
-        last_due_at=row.last_due_at,
-        paused_at=row.paused_at,
-        paused_until=row.paused_until,
-        paused_by=row.paused_by,
-        pause_reason=row.pause_reason,
-    )
+def _change(connection: Connection, columns: Collection[str]) -> str:
+    return f"UPDATE mayfly_schedules SET {connection.dialect.assignments(columns)} WHERE name = :own_name"
+
+
+def _known(rule: str, *rest: Any) -> Known:
+    *times, paused_by, pause_reason = rest
+    dealt_until, last_due_at, paused_at, paused_until = (each and utc_from_driver(each) for each in times)
+    return Known(rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason)

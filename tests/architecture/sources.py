@@ -16,6 +16,7 @@ class Import:
     names: tuple[str, ...]  # what is taken from it; none where the module itself is imported
     line: int
     at_start: bool  # at module level: whoever imports this file imports that too
+    for_types: bool  # under TYPE_CHECKING: nobody ever imports it
 
     @property
     def top(self) -> str:
@@ -47,20 +48,24 @@ class Source:
 
     @cached_property
     def imports(self) -> list[Import]:
-        later = [*self.functions, *filter(self._is_for_type_checkers, self.nodes)]
-        late = {id(node) for each in later for node in ast.walk(each)}
-        return [each for node in self.nodes for each in self._imports_of(node, at_start=id(node) not in late)]
+        for_types = _within(filter(self._is_for_type_checkers, self.nodes))
+        late = _within(self.functions) | for_types
+        return [
+            each
+            for node in self.nodes
+            for each in self._imports_of(node, at_start=id(node) not in late, for_types=id(node) in for_types)
+        ]
 
     def _is_for_type_checkers(self, node: ast.AST) -> bool:
         return isinstance(node, ast.If) and self.dotted(node.test) == "typing.TYPE_CHECKING"
 
-    def _imports_of(self, node: ast.AST, at_start: bool) -> Iterator[Import]:
+    def _imports_of(self, node: ast.AST, at_start: bool, for_types: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield Import(alias.name, (), node.lineno, at_start)
+                yield Import(alias.name, (), node.lineno, at_start, for_types)
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names)
-            yield Import(self._absolute(node), names, node.lineno, at_start)
+            yield Import(self._absolute(node), names, node.lineno, at_start, for_types)
 
     def _absolute(self, node: ast.ImportFrom) -> str:
         above = Path(self.path).parent.parts
@@ -99,6 +104,10 @@ class Source:
 
     def at(self, line: int, what: str) -> str:
         return f"{self.path}:{line}: {what}"
+
+
+def _within(nodes: Iterable[ast.AST]) -> set[int]:
+    return {id(node) for each in nodes for node in ast.walk(each)}
 
 
 @cache

@@ -1,6 +1,7 @@
 """One door each to the clock, the environment, the settings, the exit and the database's name."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from tests.architecture.sources import Source, sources, told, without
 # Handlers are jobs, not machinery: they may sleep, read their environment and end a process over it.
 MACHINERY = ("mayfly", "dispatcher", "runner", "console")
 CLOCK = "mayfly/clock.py"
-DIALECT = "mayfly/dialect.py"
+DIALECT = "mayfly/dialect/"
 
 # --- what is looked for -----------------------------------------------------------------------------------
 
@@ -72,10 +73,18 @@ def dialect_questions(source: Source) -> Iterator[ast.expr]:
     for node in source.nodes:
         if isinstance(node, ast.Compare) and any(map(_names_dialect, [node.left, *node.comparators])):
             yield node
-        if isinstance(node, ast.Call) and source.dotted(node.func).rpartition(".")[2] == "is_mysql":
+        if isinstance(node, ast.Call) and _looks_at_the_beginning(node):
             yield node
         if isinstance(node, ast.MatchValue) and _names_dialect(node.value):
             yield node.value
+
+
+def _looks_at_the_beginning(call: ast.Call) -> bool:
+    """As in `url.startswith("mysql+")`."""
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "startswith":
+        return False
+    texts = (node.value for each in call.args for node in ast.walk(each) if isinstance(node, ast.Constant))
+    return any(isinstance(text, str) and re.match(r"\w*", text)[0] in DIALECT_NAMES for text in texts)  # type: ignore[index]
 
 
 def _names_dialect(operand: ast.expr) -> bool:
@@ -100,6 +109,42 @@ def unexplained_differences(source: Source) -> Iterator[str]:
         above = lines[max(0, first - 1) : node.lineno]
         if not any(line.strip().startswith("# Differs because") for line in above):
             yield source.at(node.lineno, 'asks which database this is without a comment "# Differs because …"')
+
+
+def said_otherwise(source: Source, base: Source) -> Iterator[str]:
+    """What a dialect says instead of what all others say, without a comment that says why."""
+    lines = source.text.splitlines()
+    shared = {name for name, _ in said_for_all(base)}
+    for name, node in said_in_classes(source):
+        own = lines[node.lineno - 2 : node.end_lineno]
+        if name in shared and not any("# Differs because" in line for line in own):
+            yield source.at(node.lineno, f'says {name} otherwise without a comment "# Differs because …"')
+
+
+def said_for_all(base: Source) -> Iterator[tuple[str, ast.stmt]]:
+    """Without what each must say for itself: that has no value here, or raises NotImplementedError."""
+    for name, node in said_in_classes(base):
+        words = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+        if "NotImplementedError" not in words and not (isinstance(node, ast.AnnAssign) and node.value is None):
+            yield name, node
+
+
+def said_in_classes(source: Source) -> Iterator[tuple[str, ast.stmt]]:
+    for each in source.nodes:
+        if not isinstance(each, ast.ClassDef) or not _is_dialect(source, each):
+            continue
+        for node in each.body:
+            if isinstance(node, ast.FunctionDef):
+                yield node.name, node
+            elif isinstance(node, ast.Assign):
+                yield from ((target.id, node) for target in node.targets if isinstance(target, ast.Name))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                yield node.target.id, node
+
+
+def _is_dialect(source: Source, given: ast.ClassDef) -> bool:
+    names = [given.name, *(source.dotted(each).rpartition(".")[2] for each in given.bases)]
+    return "Dialect" in names
 
 
 # --- the rules --------------------------------------------------------------------------------------------
@@ -152,13 +197,13 @@ def test_only_the_command_line_ends_the_process() -> None:
     assert not without(found, exceptions), told(without(found, exceptions))
 
 
-def test_one_module_asks_which_database_this_is() -> None:
-    """A new database is one file's work."""
+def test_one_package_asks_which_database_this_is() -> None:
+    """A new database is one more file there."""
     values = next(each.path for each in sources("mayfly") if each.path.endswith(("settings/values.py", "_values.py")))
     exceptions = {values: "a URL is read, and a SQLite path made absolute, before there is any dialect"}
-    inside = (each for each in sources() if each.path != DIALECT and not each.path.startswith("mayfly/migrations/"))
+    inside = (each for each in sources() if not each.path.startswith((DIALECT, "mayfly/migrations/")))
     found = [
-        source.at(node.lineno, "asks which database this is; only mayfly/dialect.py does")
+        source.at(node.lineno, "asks which database this is; only mayfly/dialect/ does")
         for source in inside
         for node in dialect_questions(source)
     ]
@@ -168,9 +213,13 @@ def test_one_module_asks_which_database_this_is() -> None:
 
 def test_every_difference_between_databases_is_explained() -> None:
     """Each branch stands under a comment that begins "Differs because"."""
-    (source,) = (each for each in sources("mayfly") if each.path == DIALECT)
-    found = list(unexplained_differences(source))
+    package = [each for each in sources("mayfly") if each.path.startswith(DIALECT)]
+    (base,) = (each for each in package if each.path == f"{DIALECT}base.py")
+    found = [each for source in package for each in unexplained_differences(source)]
+    found += [each for source in package if source is not base for each in said_otherwise(source, base)]
 
+    assert len(package) > 5
+    assert {"begin", "bound", "rendered", "upsert", "claim_lock"} <= {name for name, _ in said_for_all(base)}
     assert not found, told(found)
 
 
@@ -302,7 +351,8 @@ QUESTIONS = [
     'name != "mysql"',
     'kind in ("sqlite", "other")',
     "url.get_backend_name() == kind",
-    "dialect.is_mysql(each)",
+    'url.startswith("sqlite://")',
+    'scheme.startswith(("http", "mysql+"))',
     "dialect.name in NAMES",
     'match kind:\n    case "postgresql":\n        pass',
 ]
@@ -327,6 +377,39 @@ def test_a_question_about_the_database_is_seen(text: str) -> None:
 def test_a_difference_without_its_reason_is_seen(text: str, found: int) -> None:
     """A comment of another function does not count."""
     assert len(list(unexplained_differences(Source("a.py", text)))) == found
+
+
+BASE = """
+class Dialect:
+    name: str
+    lock: str = " FOR UPDATE"
+
+    def connect(self):
+        raise NotImplementedError
+
+    def begin(self):
+        ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ('lock = ""', 1),
+        ('lock = ""  # Differs because of this.', 0),
+        ('# Differs because of this.\n    lock = ""', 0),
+        ("def begin(self):\n        pass", 1),
+        ("def begin(self):\n        # Differs because of this.\n        pass", 0),
+        ("def connect(self):\n        pass", 0),
+        ('name = "x"', 0),
+        ("def other(self):\n        pass", 0),
+    ],
+)
+def test_what_a_dialect_says_otherwise_without_a_reason_is_seen(body: str, found: int) -> None:
+    """What every one must say for itself, or says alone, needs none."""
+    source = Source("a.py", f"from base import Dialect\nclass One(Dialect):\n    x = 1\n    {body}\n")
+
+    assert len(list(said_otherwise(source, Source("base.py", BASE)))) == found
 
 
 @pytest.mark.parametrize(

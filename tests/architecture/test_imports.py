@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 
 import pytest
 
@@ -52,6 +53,34 @@ def alembic_elsewhere(source: Source) -> Iterator[str]:
             yield source.at(each.line, "Alembic is slow to import: import mayfly.migrations where it is used")
 
 
+SQLALCHEMY = ("mayfly/migrations/", "mayfly/lending.py")  # and what imports those imports it
+SQLALCHEMY_LATER = ("mayfly/engine.py", "mayfly/jobs/foreign.py", "mayfly/dialect/address.py")
+
+
+def sqlalchemy_elsewhere(source: Source) -> Iterator[str]:
+    if source.path.startswith(SQLALCHEMY):
+        return
+    for each in source.imports:
+        reached = {each.module, *(f"{each.module}.{name}" for name in each.names)}
+        if each.top == "sqlalchemy" and not each.for_types and source.path not in SQLALCHEMY_LATER:
+            yield source.at(each.line, "SQLAlchemy is for migrations and for job.transaction() alone")
+        elif each.at_start and (each.top == "sqlalchemy" or "mayfly.lending" in reached):
+            yield source.at(each.line, "SQLAlchemy is slow to import: import it where it is used")
+
+
+DRIVERS = {"pymysql", "psycopg", "sqlite3", "MySQLdb", "psycopg2"}
+ONE_DIALECT = ("mayfly.dialect.mysql", "mayfly.dialect.postgres", "mayfly.dialect.sqlite")
+
+
+def drivers_elsewhere(source: Source) -> Iterator[str]:
+    if source.path.startswith("mayfly/dialect/"):
+        return
+    for each in source.imports:
+        reached = {each.module, *(f"{each.module}.{name}" for name in each.names)}
+        if each.top in DRIVERS or reached & set(ONE_DIALECT):
+            yield source.at(each.line, "only mayfly/dialect/ knows the drivers; ask it for a Dialect")
+
+
 DANGEROUS = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml"}
 
 
@@ -95,6 +124,27 @@ def test_alembic_is_imported_for_migrations_alone() -> None:
     assert not found, told(found)
 
 
+def test_sqlalchemy_is_imported_by_few_and_late() -> None:
+    """A cycle, a runner and enqueue() do without it: it costs more to import than all the rest of them."""
+    found = [each for source in sources() for each in sqlalchemy_elsewhere(source)]
+
+    assert not found, told(found)
+
+
+def test_the_few_who_may_import_sqlalchemy_do() -> None:
+    """A rule about a file that was moved, or that no longer needs it, would hold for ever."""
+    found = {source.path for source in sources() for each in source.imports if each.top == "sqlalchemy"}
+
+    assert {*SQLALCHEMY_LATER, "mayfly/lending.py", "mayfly/migrations/__init__.py"} <= found
+
+
+def test_only_the_dialects_import_drivers() -> None:
+    """And nobody asks for a certain one of them."""
+    found = [each for source in sources() for each in drivers_elsewhere(source)]
+
+    assert not found, told(found)
+
+
 def test_payloads_are_data() -> None:
     """Neither pickle nor eval nor their kind, anywhere: what stands in a row is never code."""
     found = [each for source in sources() for each in dangerous(source)]
@@ -102,11 +152,11 @@ def test_payloads_are_data() -> None:
     assert not found, told(found)
 
 
-def test_modules_are_named_by_text_in_two_places() -> None:
-    """Where handlers are found by the setting HANDLERS, and where the shop window opens."""
+def test_modules_are_named_by_text_in_three_places() -> None:
+    """Where handlers are found by their setting, where the shop window opens, where a URL names a dialect."""
     found = {each.partition(":")[0] for source in sources() for each in imports_by_text(source)}
 
-    assert found <= {"mayfly/__init__.py", "mayfly/registry.py"}, told(sorted(found))
+    assert found == {"mayfly/__init__.py", "mayfly/registry.py", "mayfly/dialect/choose.py"}, told(sorted(found))
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -134,6 +184,15 @@ def test_a_runner_of_plain_functions_loads_no_more_than_they_need() -> None:
     run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert not {f"runner.{each}" for each in ("crew", "runs", "loop", "threads", "mailbox")} & set(run.stdout.split())
+
+
+def test_every_package_is_installed() -> None:
+    """A checkout has what setup.cfg forgets to name; an installed Mayfly has not."""
+    config = ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    found = {source.path.rpartition("/")[0].replace("/", ".") for source in sources()}
+
+    assert set(config["options"]["packages"].split()) == found
 
 
 def test_everything_in_the_shop_window_is_there() -> None:
@@ -204,6 +263,35 @@ def test_a_look_behind_the_window_is_seen(text: str) -> None:
 def test_alembic_elsewhere_is_seen(text: str) -> None:
     """Itself anywhere, and what imports it at module level."""
     assert len(list(alembic_elsewhere(Source("mayfly/x.py", text)))) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "found"),
+    [
+        ("mayfly/x.py", "import sqlalchemy", 1),
+        ("mayfly/x.py", "def f():\n    from sqlalchemy.exc import DBAPIError", 1),
+        ("mayfly/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sqlalchemy", 0),
+        ("mayfly/x.py", "from mayfly.lending import lend", 1),
+        ("mayfly/x.py", "from mayfly import lending", 1),
+        ("mayfly/engine.py", "from sqlalchemy.exc import DBAPIError", 1),
+        ("mayfly/engine.py", "def f():\n    from sqlalchemy.exc import DBAPIError", 0),
+        ("mayfly/engine.py", "def f():\n    from mayfly.lending import lend", 0),
+        ("mayfly/lending.py", "import sqlalchemy", 0),
+        ("mayfly/migrations/x.py", "import sqlalchemy", 0),
+    ],
+)
+def test_sqlalchemy_elsewhere_is_seen(path: str, text: str, found: int) -> None:
+    """Where it may not be at all, and where it comes too early."""
+    assert len(list(sqlalchemy_elsewhere(Source(path, text)))) == found
+
+
+@pytest.mark.parametrize(
+    "text", ["import pymysql", "from psycopg.rows import dict_row", "from mayfly.dialect import sqlite"]
+)
+def test_a_driver_elsewhere_is_seen(text: str) -> None:
+    """However it is written."""
+    assert len(list(drivers_elsewhere(Source("mayfly/x.py", text)))) == 1
+    assert list(drivers_elsewhere(Source("mayfly/dialect/x.py", text))) == []
 
 
 @pytest.mark.parametrize("text", ["import pickle", "from pickle import loads", "eval('1')", "x = exec(y)"])

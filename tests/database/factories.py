@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import pytest
 from sqlalchemy import Row, Table, insert, select, text, update
 
-from mayfly import schema
 from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process, this_place, this_process
 from mayfly.fleet.runners import Assignment, add_planned
@@ -17,6 +16,8 @@ from mayfly.job import Job
 from mayfly.jobs.claim import Claimant, claim, jobs_from
 from mayfly.jobs.settlement import Settler
 from mayfly.schema import JOBS
+from tests import tables
+from tests.looking import run
 from tests.servers import engine_names
 
 T = TypeVar("T")
@@ -70,22 +71,22 @@ def insert_runner(
 
 
 def insert_table_row(database: Database, table: Table, **columns: Any) -> None:
-    database.run(lambda connection: connection.execute(insert(table), [columns]))
+    run(database, lambda connection: connection.execute(insert(table), [columns]))
 
 
 def change_job(database: Database, job_id: int, **columns: Any) -> None:
     """As an operator changes a row behind everybody's back."""
-    statement = update(schema.jobs).where(schema.jobs.c.id == job_id).values(**columns)
-    database.run(lambda connection: connection.execute(statement))
+    statement = update(tables.jobs).where(tables.jobs.c.id == job_id).values(**columns)
+    run(database, lambda connection: connection.execute(statement))
 
 
 def rows_of(database: Database, table: Table) -> Sequence[Row[Any]]:
     ordered = select(table).order_by(*table.primary_key.columns)
-    return database.run(lambda connection: connection.execute(ordered).all())
+    return run(database, lambda connection: connection.execute(ordered).all())
 
 
 def run_sql(database: Database, statement: str, **parameters: Any) -> None:
-    database.run(lambda connection: connection.execute(text(statement), parameters))
+    run(database, lambda connection: connection.execute(text(statement), parameters))
 
 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:

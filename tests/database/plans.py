@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ClauseElement, Connection
-
-from mayfly.dialect import is_mysql
+from mayfly.connection import Connection, Values
 
 BITMAP = "Bitmap Heap Scan"
 
@@ -22,17 +20,13 @@ class Look:
     rows: int | None  # that were read; SQLite does not tell
 
 
-def explain(connection: Connection, statement: ClauseElement) -> Look:
-    sql = str(statement.compile(connection, compile_kwargs={"literal_binds": True}))
+def explain(connection: Connection, statement: str, values: Values) -> Look:
     if connection.dialect.name == "sqlite":
-        return _of_sqlite([row.detail for row in _run(connection, f"EXPLAIN QUERY PLAN {sql}")])
-    if is_mysql(connection.dialect):
-        return _of_mariadb(json.loads(_run(connection, f"ANALYZE FORMAT=JSON {sql}")[0][0]))
-    return _of_postgres(json.loads(_run(connection, f"EXPLAIN (ANALYZE, FORMAT JSON) {sql}")[0][0]))
-
-
-def _run(connection: Connection, sql: str) -> Any:
-    return connection.exec_driver_sql(sql, execution_options={"no_parameters": True}).all()
+        return _of_sqlite([row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).all()])
+    if connection.dialect.name == "mysql":
+        return _of_mariadb(json.loads(connection.execute(f"ANALYZE FORMAT=JSON {statement}", values).scalar()))
+    analysing = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
+    return _of_postgres(json.loads(connection.execute(analysing, values).scalar()))
 
 
 def _of_sqlite(details: list[str]) -> Look:

@@ -1,4 +1,4 @@
-"""A wire between a client and its server that can lose the answer to a COMMIT: it is done, and nobody heard."""
+"""A wire between a client and its server that can lose the answer to what commits: it is done, and nobody heard."""
 
 import re
 import socket
@@ -12,12 +12,12 @@ COMMIT = re.compile(rb"COMMIT(?!TED)")  # psycopg's BEGIN says READ COMMITTED
 
 
 class Proxy:
-    """Forwards everything, until it is told to lose the answer to the next COMMIT and to hang up."""
+    """Forwards everything, until it is told to lose the answer to the next of something and to hang up."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._armed = threading.Event()
+        self._doomed: re.Pattern[bytes] | None = None
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -26,7 +26,11 @@ class Proxy:
         return int(self._listener.getsockname()[1])
 
     def lose_next_commit(self) -> None:
-        self._armed.set()
+        self._doomed = COMMIT
+
+    def lose_next(self, word: bytes) -> None:
+        """A statement that stands alone commits by itself."""
+        self._doomed = re.compile(word)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -51,8 +55,8 @@ class Proxy:
 
     def _ask(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
         while data := client.recv(65536):
-            if COMMIT.search(data) and self._armed.is_set():
-                self._armed.clear()
+            if self._doomed is not None and self._doomed.search(data):
+                self._doomed = None
                 doomed.set()
             server.sendall(data)
 

@@ -8,11 +8,12 @@ from sqlalchemy.exc import DBAPIError
 
 from mayfly import schema
 from mayfly.migrations import migrate
+from tests import tables
 from tests.databases import Databases
 from tests.servers import Server
 
 WIPE = [
-    *(f"DELETE FROM {table.name}" for table in schema.metadata.sorted_tables if table is not schema.locks),
+    *(f"DELETE FROM {table.name}" for table in tables.metadata.sorted_tables if table is not tables.locks),
     "DROP TABLE IF EXISTS orders",  # what these tests call an application's own table
     "UPDATE mayfly_locks SET holder = NULL, lease_until = NULL, number = 0",
     f"UPDATE mayfly_version SET version_num = '{schema.VERSION}'",

@@ -2,15 +2,18 @@
 
 import socket
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url
 
-from mayfly import dialect
 from mayfly.clock import monotonic
+from mayfly.dialect import base
 from mayfly.engine import Database
 from mayfly.errors import (
+    BadDatabaseOption,
     DatabaseAway,
     DatabaseError,
     DatabaseRefused,
@@ -21,7 +24,7 @@ from mayfly.errors import (
 )
 from mayfly.migrations import migrate
 from mayfly.version import require_version
-from tests.database.factories import run_sql, servers_only
+from tests.database.factories import run_sql, servers_only, sqlite_only
 
 SECRET = "correct-horse"
 
@@ -78,8 +81,8 @@ def test_a_server_that_is_not_there_is_away(migrated_url: str) -> None:
 @servers_only
 def test_a_server_that_does_not_answer_is_away(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the time that a statement has, and it is not asked again."""
-    monkeypatch.setattr(dialect, "CONNECT_SECONDS", 2)
-    monkeypatch.setattr(dialect, "STATEMENT_SECONDS", 2)
+    monkeypatch.setattr(base, "CONNECT_SECONDS", 2)
+    monkeypatch.setattr(base, "STATEMENT_SECONDS", 2)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         silent = make_url(migrated_url).set(port=listener.getsockname()[1])
         started = monotonic()
@@ -88,6 +91,25 @@ def test_a_server_that_does_not_answer_is_away(migrated_url: str, monkeypatch: p
 
     assert isinstance(error, DatabaseAway)
     assert monotonic() - started < 3.5
+
+
+@servers_only
+@pytest.mark.parametrize("opening", [Database, migrate], ids=["work", "migrate"])
+def test_an_option_that_the_driver_does_not_know_is_told(migrated_url: str, opening: Callable[[str], Any]) -> None:
+    """Whoever opens the database: it is a word in DATABASE_URL, and no mistake of ours."""
+    wrong = f"{migrated_url}?read_timeuot=3"
+
+    with pytest.raises(BadDatabaseOption, match="read_timeuot"):
+        opening(wrong).read(require_version)
+
+
+@sqlite_only
+def test_an_option_that_the_driver_knows_is_taken(migrated_url: str) -> None:
+    """Except where we know better."""
+    database = Database(f"{migrated_url}?cached_statements=5&timeout=1&check_same_thread=true")
+
+    assert database.read(lambda connection: connection.execute("PRAGMA busy_timeout").scalar()) == 10_000
+    database.close()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +143,7 @@ def test_work_without_tables_says_the_same(database_url: str) -> None:
     database = Database(database_url)
 
     with pytest.raises(SchemaMissing):
-        run_sql(database, "INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')")
+        database.run(lambda c: c.execute("INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')"))
 
     database.close()
 

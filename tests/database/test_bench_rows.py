@@ -7,10 +7,12 @@ from sqlalchemy import func, select
 
 from mayfly.engine import Database
 from mayfly.jobs.claim import Claimant, claim, jobs_from
-from mayfly.schema import DONE, JOBS, jobs
+from mayfly.schema import DONE, JOBS
 from scripts.benchmark import rows as filling
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.rows import Rows, insert_rows
+from tests.looking import run
+from tests.tables import jobs
 
 LONG_AGO = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -29,15 +31,16 @@ def test_rows_are_made_inside_the_database(
         insert_rows(connection, engine, Rows(11, 250, LONG_AGO, type_name="nothing"), said.append)
         insert_rows(connection, engine, Rows(261, 30, LONG_AGO, DONE))
 
-    database.run(fill)
+    run(database, fill)
     now = database.clock.now()
     claimant = Claimant("bench", "default", now + timedelta(minutes=1))
     found = database.run(lambda connection: claim(connection, JOBS, claimant, 1000, now))
     taken = jobs_from(found, "default")
-    finished = database.read(
+    finished = run(
+        database,
         lambda connection: connection.execute(
             select(func.count(), func.min(jobs.c.finished_at), func.max(jobs.c.run_at)).where(jobs.c.status == DONE)
-        ).one()
+        ).one(),
     )
     database.close()
 

@@ -6,7 +6,7 @@ from freezegun import freeze_time
 
 from mayfly.clock import host_now
 from mayfly.engine import Database
-from mayfly.jobs.claim import has_due
+from mayfly.jobs.looks import has_due
 from mayfly.schema import HIGH, JOBS, LOW, NORMAL
 from tests.database.factories import claim_ids, claim_jobs, make_claimant
 from tests.factories import get_row, insert_row, insert_rows

@@ -7,13 +7,15 @@ from sqlalchemy import text
 
 from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
-from mayfly.jobs.claim import claim, has_due, jobs_from
+from mayfly.jobs.claim import claim, jobs_from
+from mayfly.jobs.looks import has_due
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE
-from mayfly.schema import JOBS, jobs
+from mayfly.schema import JOBS
 from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
 from tests.factories import insert_rows
+from tests.tables import jobs
 
 CROWD = 2000
 RUNNERS = 8
@@ -39,8 +41,9 @@ def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: D
     """While one claim of ten is not yet committed, another gets the next ten: none of them was locked."""
     rows = insert_rows(database, 25)
     now = database.clock.now()
-    with rival.transaction() as claiming:
-        first = jobs_from(claim(claiming, JOBS, make_claimant(rival, "worker-2"), 10, now), "default")
+    claimant = make_claimant(rival, "worker-2")
+    with rival.transaction():
+        first = jobs_from(rival.run(lambda joined: claim(joined, JOBS, claimant, 10, now)), "default")
 
         second = claim_jobs(database, 10)
 

@@ -5,9 +5,12 @@ from datetime import timedelta
 from sqlalchemy import insert
 
 from mayfly.engine import Database
-from mayfly.jobs.count import Due, count_due, find_lanes
-from mayfly.schema import JOBS, STATUSES, jobs
+from mayfly.jobs.count import Due, count_due
+from mayfly.jobs.looks import find_lanes
+from mayfly.schema import JOBS, STATUSES
 from tests.factories import insert_row, insert_rows
+from tests.looking import run
+from tests.tables import jobs
 
 
 def test_an_empty_table_has_no_lanes(database: Database) -> None:
@@ -74,7 +77,7 @@ def test_many_lanes_are_counted(database: Database) -> None:
     """Hundreds, as of a lane for each customer: no statement grows beyond what a database takes."""
     due = database.clock.now() - timedelta(minutes=1)
     rows = [{"type": "noop", "payload": "{}", "run_at": due, "lane": f"customer-{number}"} for number in range(250)]
-    database.run(lambda connection: connection.execute(insert(jobs), rows))
+    run(database, lambda connection: connection.execute(insert(jobs), rows))
 
     assert [str(each) for each in counted(database)] == ["1"] * 250
 

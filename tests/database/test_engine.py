@@ -9,17 +9,20 @@ from types import FrameType
 
 import pytest
 from freezegun import freeze_time
-from sqlalchemy import Connection, Engine, text
-from sqlalchemy.event import listen
+from sqlalchemy import text
 
 from mayfly.clock import host_now
+from mayfly.connection import Connection
+from mayfly.dialect import base
 from mayfly.engine import TRIES, Database
 from mayfly.errors import DatabaseBusy, DatabaseFull, Interrupted
-from mayfly.schema import jobs
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only, sqlite_only
 from tests.factories import insert_row, insert_rows
+from tests.tables import jobs
 
 INSERT = "INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')"
+SELECT = "SELECT id FROM mayfly_jobs"
+OWN_SESSION = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backend_pid()"}
 
 
 @servers_only
@@ -48,7 +51,9 @@ def test_a_deadlock_is_repeated(database: Database, rival: Database) -> None:
     assert database.repeats + rival.repeats == 1
 
 
-def test_whoever_is_always_locked_out_gives_up(database: Database, rival: Database) -> None:
+def test_whoever_is_always_locked_out_gives_up(
+    database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After six tries, with a sentence: a long transaction of somebody else's is not waited for, for ever."""
     job = insert_row(database)
     tries = 0
@@ -56,12 +61,14 @@ def test_whoever_is_always_locked_out_gives_up(database: Database, rival: Databa
     def work(connection: Connection) -> None:
         nonlocal tries
         tries += 1
-        connection.execute(text("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE NOWAIT"), {"id": job})
+        connection.execute("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE NOWAIT", {"id": job})
 
-    with holding(rival, job), impatient(database), pytest.raises(DatabaseBusy, match="still locked after 6 tries"):
+    if database.dialect.name == "sqlite":  # has no NOWAIT
+        monkeypatch.setattr(base, "STATEMENT_SECONDS", 0)
+    with holding(rival, job), pytest.raises(DatabaseBusy, match="still locked after 6 tries"):
         database.run(work)
 
-    assert tries == (0 if database.engine.name == "sqlite" else TRIES)
+    assert tries == (0 if database.dialect.name == "sqlite" else TRIES)
     assert database.repeats == TRIES - 1
 
 
@@ -69,7 +76,7 @@ def test_what_fails_leaves_nothing(database: Database) -> None:
     """An error in the middle takes back what was written before it."""
 
     def work(connection: Connection) -> None:
-        connection.execute(text(INSERT))
+        connection.execute(INSERT)
         raise KeyError("a mistake of ours")
 
     with pytest.raises(KeyError):
@@ -83,7 +90,7 @@ def test_a_session_that_was_killed_is_replaced(database: Database, rival: Databa
     """Between two units of work: the next one finds its connection cut, and takes a new one."""
     kill(rival, session_of(database))
 
-    database.run(lambda connection: connection.execute(text(INSERT)))
+    database.run(lambda connection: connection.execute(INSERT))
 
     assert len(rows_of(rival, jobs)) == 1
     assert database.repeats == 1
@@ -97,10 +104,10 @@ def test_a_session_that_was_killed_in_the_middle_is_replaced(database: Database,
     def work(connection: Connection) -> None:
         nonlocal tries
         tries += 1
-        connection.execute(text(INSERT))
+        connection.execute(INSERT)
         if tries == 1:
             kill(rival, own_session(connection))
-        connection.execute(text(INSERT))
+        connection.execute(INSERT)
 
     database.run(work)
 
@@ -112,14 +119,14 @@ def test_a_session_that_was_killed_is_replaced_for_those_who_only_look(database:
     """Reading is repeated as writing is."""
     kill(rival, session_of(database))
 
-    assert database.read(lambda connection: connection.execute(text("SELECT 1")).scalar_one()) == 1
+    assert database.read(lambda connection: connection.execute("SELECT 1").scalar()) == 1
 
 
 def test_work_joins_the_transaction_of_its_thread(database: Database) -> None:
     """There is one connection, and it is taken: what is run inside commits or rolls back with it."""
     with suppress(KeyError), database.transaction() as connection:
         connection.execute(text(INSERT))
-        database.run(lambda joined: joined.execute(text(INSERT)))
+        database.run(lambda joined: joined.execute(INSERT))
         raise KeyError("a mistake of ours")
 
     assert rows_of(database, jobs) == []
@@ -130,7 +137,7 @@ def test_work_of_another_thread_does_not_join(migrated_url: str) -> None:
     database = Database(migrated_url, connections=2)
 
     def look_for_it() -> int:
-        return len(database.read(lambda connection: connection.execute(jobs.select()).all()))
+        return len(database.read(lambda connection: connection.execute(SELECT).all()))
 
     with database.transaction() as connection:
         connection.execute(text(INSERT))
@@ -145,7 +152,7 @@ def test_after_a_transaction_work_is_committed_by_itself_again(database: Databas
     with database.transaction():
         pass
 
-    database.run(lambda connection: connection.execute(text(INSERT)))
+    database.run(lambda connection: connection.execute(INSERT))
 
     assert len(rows_of(database, jobs)) == 1
 
@@ -154,7 +161,7 @@ def test_an_interruption_between_two_statements_leaves_nothing(database: Databas
     """And a database that can be worked with: with one connection, as a runner has."""
 
     def work(connection: Connection) -> None:
-        connection.execute(text(INSERT))
+        connection.execute(INSERT)
         raise Interrupted
 
     with pytest.raises(Interrupted):
@@ -165,26 +172,29 @@ def test_an_interruption_between_two_statements_leaves_nothing(database: Databas
 
 
 @servers_only
-def test_an_interruption_in_the_middle_of_a_statement_leaves_no_half_answer(database: Database) -> None:
+@pytest.mark.parametrize("interruption", [Interrupted, KeyboardInterrupt])
+def test_an_interruption_in_the_middle_of_a_statement_leaves_no_half_answer(
+    database: Database, interruption: type[BaseException]
+) -> None:
     """The next statement gets its own answer, not what was still in the pipe."""
-    slow = {"mysql": "SELECT SLEEP(3), 42", "postgresql": "SELECT pg_sleep(3), 42"}[database.engine.name]
+    slow = {"mysql": "SELECT SLEEP(3), 42", "postgresql": "SELECT pg_sleep(3), 42"}[database.dialect.name]
 
-    with interrupted_after(0.3), pytest.raises(Interrupted):
-        database.run(lambda connection: connection.execute(text(slow)).all())
+    with interrupted_after(0.3, interruption), pytest.raises(interruption):
+        database.run(lambda connection: connection.execute(slow).all())
 
-    answers = [database.run(lambda connection: connection.execute(text("SELECT 7")).all()) for _ in range(3)]
+    answers = [database.run(lambda connection: connection.execute("SELECT 7").all()) for _ in range(3)]
     assert answers == [[(7,)]] * 3
 
 
 @sqlite_only
 def test_a_full_disk_is_told(database: Database) -> None:
     """What was there stays, and can be read."""
-    listen(database.engine, "connect", lambda raw, _record: raw.execute("PRAGMA max_page_count=60"))
-    database.close()
+    database.run(lambda connection: connection.execute("PRAGMA max_page_count=60"))  # of this one connection
     before = insert_row(database)
+    large = [{"payload": f'{{"a": "{"x" * 10_000}"}}'}] * 100
 
     with pytest.raises(DatabaseFull, match=r"cannot write: database or disk is full\. Free disk space"):
-        insert_rows(database, 100, payload=f'{{"a": "{"x" * 10_000}"}}')
+        database.run(lambda connection: connection.execute_many(INSERT.replace("'{}'", ":payload"), large))
 
     assert [row.id for row in rows_of(database, jobs)] == [before]
 
@@ -193,9 +203,7 @@ def test_a_full_disk_is_told(database: Database) -> None:
 def test_sqlite_is_as_durable_as_a_server(database: Database) -> None:
     """WAL, so that readers do not block; a COMMIT is on the disk when it is answered."""
     modes = database.run(
-        lambda connection: [
-            connection.execute(text(f"PRAGMA {name}")).scalar_one() for name in ("journal_mode", "synchronous")
-        ]
+        lambda connection: [connection.execute(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
     )
 
     assert modes == ["wal", 2]
@@ -208,7 +216,7 @@ def test_those_who_only_look_do_not_wait_for_a_writer(database: Database, rival:
     with rival.transaction() as connection:
         connection.execute(text(INSERT))
 
-        seen = database.read(lambda reading: reading.execute(jobs.select()).all())
+        seen = database.read(lambda reading: reading.execute(SELECT).all())
 
     assert len(seen) == 1
 
@@ -221,7 +229,7 @@ def test_sessions_are_read_committed_and_utc(database: Database) -> None:
         "postgresql": "SELECT name, setting FROM pg_settings WHERE name IN ('transaction_isolation', 'TimeZone')",
     }
 
-    found = database.run(lambda connection: connection.execute(text(questions[database.engine.name])).all())
+    found = database.run(lambda connection: connection.execute(questions[database.dialect.name]).all())
 
     assert {setting for _, setting in found} in ({"READ-COMMITTED", "+00:00"}, {"read committed", "UTC"})
 
@@ -254,38 +262,34 @@ def test_the_clock_is_measured_once(database: Database) -> None:
     assert database.clock is clock
 
 
-def test_nothing_stays_open_after_a_close(database: Database, application: Engine) -> None:
+def test_nothing_stays_open_after_a_close(migrated_url: str) -> None:
     """Before a fork, and between cycles."""
-    run_sql(database, INSERT)
+    database = Database(migrated_url, connections=2)
+    with database.transaction():
+        raws = in_threads([lambda: database.read(lambda connection: connection.raw)])
+        raws.append(database.read(lambda joined: joined.raw))
 
     database.close()
 
-    assert database.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
-    assert database.engine.pool.checkedin() == 0  # type: ignore[attr-defined]
+    assert len(set(map(id, raws))) == 2
+    for raw in raws:
+        with pytest.raises(database.dialect.errors, match=r"closed|^\(0, ''\)$"):
+            raw.cursor().execute("SELECT 1")
 
 
 # --- sessions ---------------------------------------------------------------------------------------------
 
 
 def lock(connection: Connection, job: int) -> None:
-    connection.execute(text("UPDATE mayfly_jobs SET priority = 0 WHERE id = :id"), {"id": job})
+    connection.execute("UPDATE mayfly_jobs SET priority = 0 WHERE id = :id", {"id": job})
 
 
 @contextmanager
 def holding(database: Database, job: int) -> Iterator[None]:
     """Somebody else's transaction that does not end."""
-    with database.transaction() as connection:
-        lock(connection, job)
+    with database.transaction():
+        database.run(lambda joined: lock(joined, job))
         yield
-
-
-@contextmanager
-def impatient(database: Database) -> Iterator[None]:
-    """SQLite has no NOWAIT, but a time-out for the whole connection."""
-    if database.engine.name == "sqlite":
-        listen(database.engine, "connect", lambda raw, _record: raw.execute("PRAGMA busy_timeout=1"))
-        database.close()
-    yield
 
 
 def session_of(database: Database) -> int:
@@ -294,22 +298,21 @@ def session_of(database: Database) -> int:
 
 
 def own_session(connection: Connection) -> int:
-    question = {"mysql": "SELECT CONNECTION_ID()", "postgresql": "SELECT pg_backend_pid()"}[connection.dialect.name]
-    return int(connection.execute(text(question)).scalar_one())
+    return int(connection.execute(OWN_SESSION[connection.dialect.name]).scalar())
 
 
 def kill(database: Database, session: int) -> None:
     """As an operator does."""
     order = {"mysql": f"KILL {session}", "postgresql": f"SELECT pg_terminate_backend({session})"}
-    run_sql(database, order[database.engine.name])
+    run_sql(database, order[database.dialect.name])
 
 
 @contextmanager
-def interrupted_after(seconds: float) -> Iterator[None]:
+def interrupted_after(seconds: float, interruption: type[BaseException]) -> Iterator[None]:
     """As a runner's guard does it: an exception out of a signal handler, wherever the main thread is."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
-        raise Interrupted
+        raise interruption
 
     before = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)

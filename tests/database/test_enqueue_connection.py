@@ -5,15 +5,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 import mayfly
 from mayfly import jsontext
 from mayfly.engine import Database
-from mayfly.schema import jobs
 from tests.database.applications import KINDS, Application, as_connection, as_mariadb, opened
 from tests.database.factories import change_job, mysql_only, rows_of, run_sql
 from tests.factories import get_row
+from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 
@@ -53,7 +52,7 @@ def test_nobody_sees_the_job_before_the_application_commits(client: Application,
     client.run(ORDER)
     mayfly.enqueue("noop", connection=client.connection)
 
-    seen = database.read(lambda connection: connection.execute(jobs.select()).all())
+    seen = database.read(lambda connection: connection.execute("SELECT id FROM mayfly_jobs").all())
 
     assert seen == []
 
@@ -145,4 +144,4 @@ def test_a_holder_that_came_after_the_snapshot_is_found(migrated_url: str, datab
 
 
 def orders(database: Database) -> Any:
-    return database.run(lambda connection: connection.execute(text("SELECT COUNT(*) FROM orders")).scalar_one())
+    return database.run(lambda connection: connection.execute("SELECT COUNT(*) FROM orders").scalar())

@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
 
 import pytest
-from sqlalchemy import ClauseElement, Connection, bindparam, text
+from sqlalchemy import bindparam, text
 
-from mayfly.dialect import UtcDateTime, has_insert_returning
+from mayfly.connection import Values
 from mayfly.engine import Database
 from mayfly.jobs.claim import due_statement
-from mayfly.jobs.count import count_statement, find_lanes, next_lane_statement
+from mayfly.jobs.count import count_statement
 from mayfly.jobs.enqueue import holder_statement
-from mayfly.jobs.prune import finished_statement
-from mayfly.jobs.rescue import processing_statement
+from mayfly.jobs.looks import find_lanes, next_lane_statement, processing_statement
+from mayfly.jobs.prune import finished_jobs
 from mayfly.migrations import migrate
+from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
 from tests.database.plans import Look, explain
 from tests.databases import Databases
+from tests.looking import run
 from tests.servers import engine_names
 
 CROWD = 200_000
@@ -63,37 +64,40 @@ def crowded(request: pytest.FixtureRequest, crowds: Callable[[str], Database]) -
     engine_name, stage = request.param
     database = crowds(engine_name)
     if stage == "informed":
-        database.run(lambda connection: connection.execute(text(ANALYSE[engine_name])))
+        database.run(lambda connection: connection.execute(ANALYSE[engine_name]))
     return database
 
 
 def test_a_claim_reads_only_what_it_takes(crowded: Database) -> None:
     """The claim index as a pure range: no sort, and no row beyond the ten."""
-    look = explained(crowded, lambda now: due_statement(crowded.engine.dialect, JOBS, "default", NORMAL, 10, now))
+    look = explained(crowded, due_statement(crowded.dialect, JOBS), next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
 
 def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
     """The delayed jobs are not even looked at."""
-    look = explained(
-        crowded,
-        lambda now: due_statement(crowded.engine.dialect, JOBS, "default", NORMAL, 10, now - timedelta(hours=2)),
-    )
+    long_ago = crowded.clock.now() - timedelta(hours=2)
+
+    look = explained(crowded, due_statement(crowded.dialect, JOBS), next_ten(long_ago))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
 
 
 def test_a_count_reads_only_what_is_due(crowded: Database) -> None:
     """In both lanes and all priorities, in one statement."""
-    look = explained(crowded, lambda now: count_statement(JOBS, {"default": 1000, "mail": 1000}, now))
+    look = explained(
+        crowded,
+        count_statement(JOBS, [1000, 1000]),
+        {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()},
+    )
 
     assert look == Look(("mayfly_jobs_claim",) * 6, scans=(), sorts=False, rows=told(crowded, DUE + 1))
 
 
 def test_a_count_stops_at_its_cap(crowded: Database) -> None:
     """One row beyond says that there are more."""
-    look = explained(crowded, lambda now: count_statement(JOBS, {"default": 20}, now))
+    look = explained(crowded, count_statement(JOBS, [20]), {"lane_0": "default", "now": crowded.clock.now()})
 
     assert look == Look(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=told(crowded, 21))
 
@@ -101,7 +105,7 @@ def test_a_count_stops_at_its_cap(crowded: Database) -> None:
 @pytest.mark.parametrize("after", ["", "default", "mail"])
 def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> None:
     """However many rows lie between. MariaDB answers from the index before there is anything to read."""
-    look = explained(crowded, lambda _now: next_lane_statement(JOBS, after))
+    look = explained(crowded, next_lane_statement(JOBS), {"lane": after})
 
     assert (look.scans, look.sorts) == ((), False)
     assert (look.rows or 0) <= 1
@@ -114,42 +118,41 @@ def test_the_lanes_are_found(crowded: Database) -> None:
 
 def test_what_is_being_processed_is_found_without_a_scan(crowded: Database) -> None:
     """Rescue reads the jobs that somebody holds, and no others."""
-    look = explained(crowded, lambda _now: processing_statement(JOBS, "default"))
+    look = explained(crowded, processing_statement(JOBS), {"lane": "default"})
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, DUE))
 
 
 def test_the_holder_of_a_key_is_found_without_a_scan(crowded: Database) -> None:
     """The unique key is an index, not a query."""
-    if not has_insert_returning(crowded.engine.dialect):
+    if not crowded.dialect.has_insert_returning:
         pytest.skip("here the INSERT itself says who holds the key")
 
-    look = explained(crowded, lambda _now: holder_statement(JOBS, "some key"))
+    look = explained(crowded, holder_statement(JOBS), {"unique_key": "some key"})
 
     assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
 
 
 def test_a_slice_to_prune_is_read_in_order(crowded: Database) -> None:
     """500 of 200,000, the oldest first, along the claim index."""
-    week_ago = timedelta(days=7)
+    search = finished_jobs(JOBS, "default", "done", NORMAL, crowded.clock.now() - timedelta(days=7))
 
-    look = explained(crowded, lambda now: finished_statement(JOBS, "default", "done", NORMAL, now - week_ago))
+    look = explained(crowded, search.statement, search.values)
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 500))
 
 
-def explained(database: Database, statement: Callable[[datetime], ClauseElement]) -> Look:
-    now = database.clock.now()
-    return database.run(lambda connection: explain(connection, statement(now)))
+def explained(database: Database, statement: str, values: Values) -> Look:
+    return database.run(lambda connection: explain(connection, statement, values))
+
+
+def next_ten(now: datetime) -> Values:
+    return {"lane": "default", "priority": NORMAL, "now": now, "size": 10}
 
 
 def told(database: Database, rows: int) -> int | None:
     """SQLite does not say how many rows it read; its plan says that it was a range."""
-    return None if product(database) == "sqlite" else rows
-
-
-def product(database: Database) -> str:
-    return {"mysql": "mariadb", "postgresql": "postgres"}.get(database.engine.name, database.engine.name)
+    return None if database.dialect.name == "sqlite" else rows
 
 
 def fill_all(database: Database, engine_name: str) -> None:
@@ -175,8 +178,4 @@ def fill(
         f" SELECT 'noop', '{{}}', :lane, :status, {shifted}, :finished FROM {SEQUENCES[engine_name].format(count)}"
     ).bindparams(bindparam("latest", type_=UtcDateTime()), bindparam("finished", type_=UtcDateTime()))
     values = {"lane": lane, "status": status, "latest": latest, "finished": latest if status == "done" else None}
-
-    def insert(connection: Connection) -> Any:
-        return connection.execute(statement, values)
-
-    database.run(insert)
+    run(database, lambda connection: connection.execute(statement, values))

@@ -15,9 +15,9 @@ from sqlalchemy.event import listen
 
 from mayfly.engine import Database
 from mayfly.opening import create_embedded
-from mayfly.schema import jobs
 from tests.database.factories import rows_of
 from tests.factories import insert_row
+from tests.tables import jobs
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES = 6

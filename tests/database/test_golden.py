@@ -4,41 +4,40 @@ UPDATE_GOLDEN=1 pytest tests/database/test_golden.py writes them anew.
 """
 
 import os
-import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from difflib import unified_diff
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlalchemy.event import listen, remove
 
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
-from mayfly.fleet.cycles import add_up_totals, close_cycle, note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
-from mayfly.jobs.claim import has_due
 from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
+from mayfly.jobs.looks import has_due
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
+from mayfly.jobs.totals import add_up_totals
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
 from mayfly.schedules.store import pause, resume
-from mayfly.schema import JOBS, schedules, totals
+from mayfly.schema import JOBS
 from mayfly.version import require_version
 from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of
 from tests.factories import insert_row, insert_rows
+from tests.looking import run
+from tests.recording import recorded
+from tests.tables import schedules, totals
 
-IDS = re.compile(r"IN \(\d[\d, ]*\)")  # written out in the statement, and others in every database
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")
 PLAIN = NewJob("noop", "{}", "mail", 5, 1)
@@ -62,35 +61,34 @@ def test_the_statements_are_those_that_were_reviewed(database: Database, engine_
 def chapters(database: Database) -> Iterator[str]:
     """One a deed, each of them in the state that those before it have left."""
     now = database.clock.now()
-    recording = Recording(database)
-    yield recording.of("version", lambda: database.read(require_version))
-    yield recording.of("enqueue", lambda: database.run(lambda c: insert_job(c, JOBS, PLAIN)))
-    yield recording.of("enqueue with a key", lambda: database.run(lambda c: insert_job(c, JOBS, KEYED)))
-    yield recording.of("enqueue with a key that is held", lambda: database.run(lambda c: insert_job(c, JOBS, KEYED)))
-    yield recording.of("enqueue two", lambda: database.run(lambda c: insert_jobs(c, JOBS, [PLAIN, PLAIN])))
-    yield recording.of("enqueue two with keys", lambda: database.run(lambda c: insert_jobs(c, JOBS, [KEYED, KEYED])))
-    yield recording.of("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))
+    yield chapter("version", lambda: database.read(require_version))
+    yield chapter("enqueue", lambda: database.once(lambda c: insert_job(c, JOBS, PLAIN)))
+    yield chapter("enqueue with a key", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
+    yield chapter("enqueue with a key that is held", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
+    yield chapter("enqueue two", lambda: database.once(lambda c: insert_jobs(c, JOBS, [PLAIN, PLAIN])))
+    yield chapter("enqueue two with keys", lambda: database.once(lambda c: insert_jobs(c, JOBS, [KEYED, KEYED])))
+    yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))
     insert_rows(database, 2)
-    yield recording.of("claim", lambda: claim_jobs(database, 2))
-    yield recording.of("look for more", lambda: database.read(lambda c: has_due(c, JOBS, "default", now)))
-    yield recording.of("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
-    yield recording.of("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
-    yield from settling(database, recording)
-    yield from fleet(database, recording)
-    yield from scheduling(database, recording)
-    yield from cleaning(database, recording)
+    yield chapter("claim", lambda: claim_jobs(database, 2))
+    yield chapter("look for more", lambda: database.read(lambda c: has_due(c, JOBS, "default", now)))
+    yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
+    yield chapter("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
+    yield from settling(database)
+    yield from fleet(database)
+    yield from scheduling(database)
+    yield from cleaning(database)
 
 
-def settling(database: Database, recording: "Recording") -> Iterator[str]:
+def settling(database: Database) -> Iterator[str]:
     settler = make_settler(cycle_id=milliseconds(database.clock.now()))
     outcomes = [DONE, DONE, FAILED, RELEASED]
     insert_rows(database, len(outcomes), lane="settled")
     batch = claim_jobs(database, len(outcomes), lane="settled")
     settlements = [Settlement(job, outcome, 1) for job, outcome in zip(batch, outcomes, strict=True)]
-    yield recording.of("settle", lambda: settle(database, JOBS, settler, settlements, {}))
+    yield chapter("settle", lambda: settle(database, JOBS, settler, settlements, {}))
 
 
-def fleet(database: Database, recording: "Recording") -> Iterator[str]:
+def fleet(database: Database) -> Iterator[str]:
     now = database.clock.now()
     [total, *_] = rows_of(database, totals)
 
@@ -104,65 +102,47 @@ def fleet(database: Database, recording: "Recording") -> Iterator[str]:
     def close() -> None:
         database.run(lambda c: close_cycle(c, total.cycle_id, {"exit_code": 0}, now))
 
-    yield recording.of("plan", plan)
-    yield recording.of("open a cycle", lambda: database.run(lambda c: open_cycle(c, total.cycle_id, "host", now)))
-    yield recording.of("plan a runner", lambda: insert_runner(database))
-    yield recording.of("note lanes", lambda: database.run(lambda c: note_passed_over(c, {"served": 1}, ["waiting"])))
-    yield recording.of("lanes passed over", lambda: database.read(passed_over_counts))
-    yield recording.of("live runners", lambda: database.read(live_runners))
-    yield recording.of("live by lane", lambda: database.read(live_by_lane))
-    yield recording.of("live on host", lambda: database.read(lambda c: live_on_host(c, "here")))
-    yield recording.of("beat", lambda: database.run(lambda c: beat(c, "worker-1", now)))
-    yield recording.of("end of a runner", end)
-    yield recording.of("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
-    yield recording.of("close a cycle", close)
+    yield chapter("plan", plan)
+    yield chapter("open a cycle", lambda: database.run(lambda c: open_cycle(c, total.cycle_id, "host", now)))
+    yield chapter("plan a runner", lambda: insert_runner(database))
+    yield chapter("note lanes", lambda: database.run(lambda c: note_passed_over(c, {"served": 1}, ["waiting"])))
+    yield chapter("lanes passed over", lambda: database.read(passed_over_counts))
+    yield chapter("live runners", lambda: database.read(live_runners))
+    yield chapter("live by lane", lambda: database.read(live_by_lane))
+    yield chapter("live on host", lambda: database.read(lambda c: live_on_host(c, "here")))
+    yield chapter("beat", lambda: database.once(lambda c: beat(c, "worker-1", now)))
+    yield chapter("end of a runner", end)
+    yield chapter("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
+    yield chapter("close a cycle", close)
 
 
-def scheduling(database: Database, recording: "Recording") -> Iterator[str]:
+def scheduling(database: Database) -> Iterator[str]:
     door, now = Door(1 << 16, 5), database.clock.now()
     entries = [parse_line(f"@yearly {line}") for line in ("a", "b", "c overlap=skip")]
     past = update(schedules).values(dealt_until=now - timedelta(days=400))
-    yield recording.of("see schedules", lambda: fire_due(database, entries, door))
-    database.run(lambda c: c.execute(past))
-    yield recording.of("fire schedules", lambda: fire_due(database, entries, door))
-    yield recording.of("no schedule due", lambda: fire_due(database, entries, door))
-    yield recording.of("pause", lambda: database.run(lambda c: pause(c, entries[0], now, None, "ann", None)))
-    yield recording.of("resume", lambda: database.run(lambda c: resume(c, "a", now)))
+    yield chapter("see schedules", lambda: fire_due(database, entries, door))
+    run(database, lambda c: c.execute(past))
+    yield chapter("fire schedules", lambda: fire_due(database, entries, door))
+    yield chapter("no schedule due", lambda: fire_due(database, entries, door))
+    yield chapter("pause", lambda: database.run(lambda c: pause(c, entries[0], now, None, "ann", None)))
+    yield chapter("resume", lambda: database.run(lambda c: resume(c, "a", now)))
 
 
-def cleaning(database: Database, recording: "Recording") -> Iterator[str]:
+def cleaning(database: Database) -> Iterator[str]:
     """With one old job in one lane, so that the searches of the others are the same statements."""
     old = database.clock.now() - timedelta(days=400)
     for _ in range(2):
         change_job(database, insert_row(database, run_at=old), status="done", finished_at=old)
-    yield recording.of("prune", lambda: prune(database, JOBS, Keep(dead=30)))
+    yield chapter("prune", lambda: prune(database, JOBS, Keep(dead=30)))
 
 
-class Recording:
-    """Writes down what a database is sent."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def of(self, deed: str, act: Callable[[], object]) -> str:
-        with self._listening() as sent:
-            act()
-        lines = [f"-- {deed}"]
-        for statement, equal in groupby(sent):
-            times = len(list(equal))
-            lines += [f"-- {times} times:"] if times > 1 else []
-            lines += [line.rstrip() for line in statement.strip().splitlines()]
-            lines[-1] += ";"
-        return "\n".join([*lines, ""])
-
-    @contextmanager
-    def _listening(self) -> Iterator[list[str]]:
-        sent: list[str] = []
-
-        def keep(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-            if statement != "BEGIN":  # that of one who only reads on SQLite, before each and every SELECT
-                sent.append(IDS.sub("IN (…)", statement))
-
-        listen(self._database.engine, "before_cursor_execute", keep)
-        yield sent
-        remove(self._database.engine, "before_cursor_execute", keep)
+def chapter(deed: str, act: Callable[[], object]) -> str:
+    """What the database is sent for it."""
+    with recorded() as sent:
+        act()
+    lines = [f"-- {deed}"]
+    for statement, equal in groupby(sent):
+        times = len(list(equal))
+        lines += [f"-- {times} times:"] if times > 1 else []
+        lines.append(f"{statement};")
+    return "\n".join([*lines, ""])

@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Table, delete, insert, update
+from sqlalchemy import Table, delete, insert, select, update
 
 from dispatcher import probe
-from dispatcher.cycle import _keep as kept_by
 from dispatcher.planning import look
-from dispatcher.probe.drivers import Session, connect
 from dispatcher.probe.look import doubts
 from dispatcher.schedules import due_schedules
 from dispatcher.world import World
 from mayfly import schema
 from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
+from mayfly.connection import Connection, Result
 from mayfly.engine import Database
 from mayfly.fleet.place import this_place, this_process
-from mayfly.jobs.count import find_lanes
+from mayfly.fleet.statements import LOOK
 from mayfly.jobs.enqueue import Door
-from mayfly.jobs.prune import prune
+from mayfly.jobs.looks import find_lanes
+from mayfly.jobs.prune import keep_from, prune
 from mayfly.jobs.rescue import dead_runners, expired_jobs
 from mayfly.logs import silent_log
 from mayfly.schedules.files import read_schedules
@@ -33,8 +33,10 @@ from mayfly.schedules.wake import looks_of, may_be_due, note_next
 from mayfly.schema import JOBS
 from mayfly.settings import Settings, load
 from mayfly.settings.quick import quick_settings
-from tests.database.factories import run_sql, sqlite_only
+from tests import tables
+from tests.database.factories import run_sql, servers_only, sqlite_only
 from tests.factories import NOON
+from tests.looking import run
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 Row = tuple[Table, dict[str, Any]]
@@ -54,7 +56,7 @@ class StoppedClock(Clock):
 
 def job(**columns: Any) -> Row:
     """Pending and due in an hour, unless told otherwise."""
-    return schema.jobs, {"type": "noop", "payload": "{}", "lane": "default", "run_at": NOON + HOUR, **columns}
+    return tables.jobs, {"type": "noop", "payload": "{}", "lane": "default", "run_at": NOON + HOUR, **columns}
 
 
 def finished_job(status: str, age: timedelta, **columns: Any) -> Row:
@@ -64,7 +66,7 @@ def finished_job(status: str, age: timedelta, **columns: Any) -> Row:
 def runner(**columns: Any) -> Row:
     """One that is alive: this very process."""
     here, process = this_place("here"), this_process()
-    return schema.runners, {
+    return tables.runners, {
         "worker_id": "worker-1",
         "cycle_id": 1,
         "lane": "default",
@@ -80,12 +82,12 @@ def runner(**columns: Any) -> Row:
 
 
 def cycle(age: timedelta) -> Row:
-    return schema.cycles, {"id": milliseconds(NOON - age), "host": "here", "started_at": NOON - age}
+    return tables.cycles, {"id": milliseconds(NOON - age), "host": "here", "started_at": NOON - age}
 
 
 def total(age: timedelta) -> Row:
     key = {"lane": "default", "type": "noop", "outcome": "done", "worker_id": ""}
-    return schema.totals, {
+    return tables.totals, {
         "cycle_id": milliseconds(NOON - age),
         **key,
         "jobs": 1,
@@ -96,22 +98,22 @@ def total(age: timedelta) -> Row:
 
 def attempt(age: timedelta) -> Row:
     failed = {"job_id": 1, "attempt": 1, "worker_id": "w", "outcome": "failed", "error": "", "fingerprint": ""}
-    return schema.attempts, {**failed, "finished_at": NOON - age}
+    return tables.attempts, {**failed, "finished_at": NOON - age}
 
 
 def passed_over(times: int) -> Row:
-    return schema.lanes, {"lane": "default", "passed_over": times}
+    return tables.lanes, {"lane": "default", "passed_over": times}
 
 
 def fill(database: Database, rows: list[Row], but: Table | None = None) -> None:
     def work(connection: Any) -> None:
-        for table in schema.metadata.sorted_tables:
-            if table is not schema.locks and table is not but:
+        for table in tables.metadata.sorted_tables:
+            if table is not tables.locks and table is not but:
                 connection.execute(delete(table))
         for table, columns in rows:
             connection.execute(insert(table).values(**columns))
 
-    database.run(work)
+    run(database, work)
 
 
 # --- the two ways to look ---------------------------------------------------------------------------------
@@ -128,8 +130,8 @@ def quick(url: str, home: Path, **others: str) -> Settings:
 
 
 def probe_doubts(settings: Settings) -> list[str]:
-    with closing(connect(settings.database_url.get_secret_value())) as session:
-        found = list(doubts(session, settings, NOON))
+    with closing(Database(settings.database_url.get_secret_value())) as database:
+        found = database.read(lambda connection: list(doubts(connection, keep_from(settings), NOON)))
     return [*found, "a schedule may be due"] if may_be_due(settings, settings.home, NOON) else found
 
 
@@ -152,7 +154,7 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
         yield "dead runners"
     if database.read(lambda connection: expired_jobs(connection, JOBS, lanes, NOON)):
         yield "lost jobs"
-    if prune(database, JOBS, kept_by(world)):
+    if prune(database, JOBS, keep_from(settings)):
         yield "old rows"
     database.close()
 
@@ -299,7 +301,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
         database.set_clock(clock)
         next_at = fire_due(database, entries, Door(1 << 16, 5)).next_at
     note_next(home, looks_of([file]), next_at)
-    database.run(lambda connection: connection.execute(delete(schema.jobs)))
+    run(database, lambda connection: connection.execute(delete(tables.jobs)))
     database.close()
     if given.edited:
         file.write_text("\n".join([*given.lines, "", "* * * * * new"]))
@@ -308,7 +310,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
 def is_unfinished(row: Row) -> bool:
     """What the probe takes for a reason to look closer, whether or not there is something to do about it."""
     table, columns = row
-    running = table is schema.runners and columns.get("finished_at") is None
+    running = table is tables.runners and columns.get("finished_at") is None
     return running or columns.get("status") == "processing"
 
 
@@ -328,7 +330,7 @@ def test_whatever_there_is_the_probe_overlooks_nothing(
     rows = some_jobs + other_rows
     fill(database, [])
     leave_schedules(migrated_url, tmp_path, schedules)
-    fill(database, rows, but=schema.schedules)
+    fill(database, rows, but=tables.schedules)
 
     doubted = probe_doubts(quick(migrated_url, tmp_path, **variables))
     found = list(full_path_finds(migrated_url, tmp_path, variables))
@@ -365,8 +367,8 @@ def test_a_lock_or_a_schema_that_is_not_as_expected_is_a_doubt(
 def contents(database: Database) -> Callable[[], list[Any]]:
     """Everything in Mayfly's tables."""
     return lambda: [
-        [tuple(row) for row in database.run(lambda connection, table=table: connection.execute(table.select()).all())]  # type: ignore[misc]
-        for table in schema.metadata.sorted_tables
+        run(database, lambda connection, table=table: list(map(tuple, connection.execute(table.select()))))  # type: ignore[misc]
+        for table in tables.metadata.sorted_tables
     ]
 
 
@@ -386,62 +388,60 @@ def test_a_host_whose_clock_is_off_is_left_to_the_full_path(
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("before_it_is_read", [True, False])
-def test_a_rival_who_takes_the_planning_lock_in_between_keeps_it(
-    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before_it_is_read: bool
+# --- rivals -----------------------------------------------------------------------------------------------
+
+
+def take_as_rival(database: Database) -> None:
+    taken = update(tables.locks).values(holder="rival", number=tables.locks.c.number + 1)
+    run(database, lambda connection: connection.execute(taken))
+
+
+def holder(database: Database) -> str | None:
+    found: str | None = run(
+        database, lambda connection: connection.execute(select(tables.locks.c.holder)).scalar_one()
+    )
+    return found
+
+
+def test_a_rival_who_has_the_planning_lock_before_it_is_read_keeps_it(
+    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two hosts never have the same number, and an idle one takes nobody's lock away."""
-    fill(database, [])
-    read = Session.planning_lock
-    looks: list[Any] = []
+    writing = Database.run
+    written: list[object] = []
 
-    def take() -> None:
-        taken = update(schema.locks).values(holder="rival", number=schema.locks.c.number + 1)
-        database.run(lambda connection: connection.execute(taken))
+    def take_first(own: Database, work: Callable[[Connection], Any]) -> Any:
+        take_as_rival(database)  # the look at the tables is done, the number is about to be taken
+        written.append(writing(own, work))
+        return written[-1]
 
-    def planning_lock(session: Session) -> Any:
-        is_second = len(looks) == 1  # the look at the tables is done, the number is about to be taken
-        if is_second and before_it_is_read:
-            take()
-        looks.append(read(session))
-        if is_second and not before_it_is_read:
-            take()
-        return looks[-1]
-
-    monkeypatch.setattr(Session, "planning_lock", planning_lock)
+    monkeypatch.setattr(Database, "run", take_first)
     was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
 
-    assert (len(looks), was_idle) == (2, False)
-    with closing(connect(migrated_url)) as session:
-        assert read(session).holder == "rival"
+    assert (written, was_idle) == ([False], False)
+    assert holder(database) == "rival"
     assert not (tmp_path / "logs").exists()
 
 
-# --- the session ------------------------------------------------------------------------------------------
+@servers_only
+def test_a_rival_who_takes_the_planning_lock_just_after_it_was_read_keeps_it(
+    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number tells. On SQLite there is no such moment: who is about to take it is already the only writer."""
+    execute = Connection.execute
+    looks: list[Result] = []
 
-SESSION = {
-    "sqlite": ["PRAGMA synchronous", "PRAGMA journal_mode", "PRAGMA busy_timeout", "PRAGMA foreign_keys"],
-    "mariadb": ["SHOW SESSION VARIABLES"],
-    "mysql": ["SHOW SESSION VARIABLES"],
-    "postgres": ["SELECT name, setting FROM pg_settings", "SHOW transaction_isolation"],
-}
-OF_THE_MOMENT = {
-    *("error_count", "warning_count", "statement_id", "timestamp", "in_transaction", "pseudo_thread_id"),
-    *("identity", "insert_id", "last_insert_id", "last_gtid", "rand_seed1", "rand_seed2"),
-}
+    def then_take(connection: Connection, statement: str, *arguments: Any) -> Result:
+        found = execute(connection, statement, *arguments)
+        if statement == LOOK:
+            looks.append(found)
+            if len(looks) == 2:  # the look at the tables is done, the number is about to be taken
+                take_as_rival(database)
+        return found
 
+    monkeypatch.setattr(Connection, "execute", then_take)
+    was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
 
-def test_the_session_is_set_up_as_the_full_paths(database: Database, migrated_url: str, engine_name: str) -> None:
-    """Isolation, time zone, time-outs, SQL mode, character set: every variable that there is."""
-    for query in SESSION[engine_name]:
-        full = database.read(lambda connection, query=query: connection.exec_driver_sql(query).all())  # type: ignore[misc]
-        with closing(connect(migrated_url)) as session:
-            cursor = session._connection.cursor()
-            cursor.execute(query)
-            probed = cursor.fetchall()
-
-        assert lasting(probed) == lasting(full)
-
-
-def lasting(rows: Any) -> list[tuple[Any, ...]]:
-    return [tuple(row) for row in rows if row[0] not in OF_THE_MOMENT]
+    assert (len(looks), was_idle) == (2, False)
+    assert holder(database) == "rival"
+    assert not (tmp_path / "logs").exists()

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 import mayfly
-from mayfly import schema
 from mayfly.app import App, use_app
 from mayfly.engine import Database
 from mayfly.errors import CommitUnknown
@@ -13,10 +12,12 @@ from mayfly.jobs.rescue import held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE, Kind, Outcome
-from mayfly.schema import JOBS, jobs
+from mayfly.schema import JOBS
+from tests import tables
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
 from tests.database.proxy import Proxy, proxied
 from tests.factories import insert_rows
+from tests.tables import jobs
 
 pytestmark = servers_only
 
@@ -52,7 +53,7 @@ def producer(app: App, remote: Database) -> App:
 
 def test_a_job_is_never_enqueued_twice(producer: App, proxy: Proxy, database: Database) -> None:
     """The caller is told that nobody knows, and that a key would make it safe to ask again."""
-    proxy.lose_next_commit()
+    proxy.lose_next(b"INSERT")
 
     with pytest.raises(CommitUnknown, match="unique_key"):
         mayfly.enqueue("noop")
@@ -63,7 +64,7 @@ def test_a_job_is_never_enqueued_twice(producer: App, proxy: Proxy, database: Da
 
 def test_many_jobs_are_never_enqueued_twice(producer: App, proxy: Proxy, database: Database) -> None:
     """The same for each thousand of them."""
-    proxy.lose_next_commit()
+    proxy.lose_next(b"INSERT")
 
     with pytest.raises(CommitUnknown):
         mayfly.enqueue_many([{"type": "noop"}] * 3)
@@ -73,7 +74,7 @@ def test_many_jobs_are_never_enqueued_twice(producer: App, proxy: Proxy, databas
 
 def test_a_job_with_a_key_is_enqueued_all_the_same(producer: App, proxy: Proxy, database: Database) -> None:
     """The constraint says whether it was: the caller gets the id and hears nothing of it."""
-    proxy.lose_next_commit()
+    proxy.lose_next(b"INSERT")
 
     job = mayfly.enqueue("noop", unique_key="key")
 
@@ -92,8 +93,8 @@ def test_what_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, 
     more = settle(remote, JOBS, make_settler(), [Settlement(claim_jobs(remote, 1)[0], DONE, 1)], settled.tally)
 
     assert (settled.lost, more.lost) == ((), ())
-    assert {row.outcome: row.jobs for row in rows_of(database, schema.totals)} == {"done": 3, "failed": 1}
-    assert len(rows_of(database, schema.attempts)) == 1
+    assert {row.outcome: row.jobs for row in rows_of(database, tables.totals)} == {"done": 3, "failed": 1}
+    assert len(rows_of(database, tables.attempts)) == 1
 
 
 def test_one_job_that_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
@@ -105,7 +106,21 @@ def test_one_job_that_was_settled_is_not_taken_for_lost(remote: Database, proxy:
     settled = settle(remote, JOBS, make_settler(), settlements, {})
 
     assert settled.lost == ()
-    assert [row.jobs for row in rows_of(database, schema.totals)] == [1]
+    assert [row.jobs for row in rows_of(database, tables.totals)] == [1]
+
+
+def test_one_that_was_committed_alone_is_not_taken_for_lost(
+    remote: Database, proxy: Proxy, database: Database
+) -> None:
+    """With ack="each" there are no totals that would tell; the row does."""
+    insert_rows(database, 1)
+    settlements = [Settlement(job, DONE, 1) for job in claim_jobs(remote, 1)]
+    proxy.lose_next(b"UPDATE")
+
+    settled = settle(remote, JOBS, make_settler(), settlements, {}, with_totals=False)
+
+    assert (proxy.lost, settled.lost) == (1, ())
+    assert settled.settlements == tuple(settlements)
 
 
 def test_what_was_claimed_is_held_and_not_lost(remote: Database, proxy: Proxy, database: Database) -> None:
@@ -125,6 +140,6 @@ def test_a_repeat_is_counted(remote: Database, proxy: Proxy) -> None:
     """The summary shows how often the database had to be asked again."""
     proxy.lose_next_commit()
 
-    remote.run(lambda connection: connection.execute(jobs.delete()))
+    remote.run(lambda connection: connection.execute("DELETE FROM mayfly_jobs"))
 
     assert remote.repeats == 1

@@ -19,11 +19,12 @@ from sqlalchemy.pool import NullPool
 
 import mayfly.migrations
 from mayfly import schema
-from mayfly.dialect import is_mysql
 from mayfly.engine import Database
 from mayfly.errors import SchemaNewer
 from mayfly.migrations import migrate, migration_sql
+from mayfly.migrations.types import is_mysql
 from mayfly.version import require_version
+from tests import tables
 from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
 
@@ -118,14 +119,14 @@ def test_the_tables_have_the_columns_that_queries_name(migrated_url: str) -> Non
         if table != schema.VERSION_TABLE
     }
 
-    assert found == {table.name: [column.name for column in table.columns] for table in schema.metadata.sorted_tables}
+    assert found == {table.name: [column.name for column in table.columns] for table in tables.metadata.sorted_tables}
 
 
 def test_texts_have_the_length_that_queries_know(migrated_url: str) -> None:
     """What passes our own door fits the column."""
     known = {
         (table.name, column.name): column.type.length
-        for table in schema.metadata.sorted_tables
+        for table in tables.metadata.sorted_tables
         for column in table.columns
         if isinstance(column.type, String)
     }

@@ -9,12 +9,13 @@ from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import silent_log
 from mayfly.outcome import DONE, RELEASED
-from mayfly.schema import JOBS, totals
-from mayfly.schema import jobs as jobs_table
+from mayfly.schema import JOBS
 from runner.invoke import JobTransaction
 from runner.outbox import Outbox
 from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows
+from tests.tables import jobs as jobs_table
+from tests.tables import totals
 
 
 def make_outbox(database: Database) -> Outbox:

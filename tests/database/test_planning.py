@@ -8,21 +8,23 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import select, update
 
 from dispatcher.planning import Planned, plan_first
 from dispatcher.world import World
 from mayfly.clock import milliseconds, monotonic
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import LostPlanningLock
 from mayfly.fleet.cycles import open_cycle
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.logs import silent_log
-from mayfly.schema import cycles, locks, runners
 from mayfly.settings import load
 from tests.database.factories import in_threads, rows_of
 from tests.factories import insert_rows
+from tests.looking import run
+from tests.tables import cycles, locks, runners
 
 HOSTS = 5
 ROUNDS = 4
@@ -41,7 +43,7 @@ def test_a_number_is_the_millisecond_in_which_it_was_taken(database: Database) -
 def test_a_number_is_above_all_before_it(database: Database) -> None:
     """Whatever the clocks do: after one from the future, the next is one more."""
     future = milliseconds(database.clock.now() + timedelta(days=1))
-    database.run(lambda connection: connection.execute(update(locks).values(number=future)))
+    run(database, lambda connection: connection.execute(update(locks).values(number=future)))
 
     with planning(database, "host") as number:
         finish(database, number)
@@ -175,8 +177,8 @@ def finish(database: Database, number: int) -> None:
 def expire(database: Database) -> None:
     """As if the lease had run out: the holder, whoever it is, has been silent for too long."""
     past = database.clock.now() - timedelta(seconds=1)
-    database.run(lambda connection: connection.execute(update(locks).values(lease_until=past)))
-    assert database.run(lambda connection: connection.execute(select(locks.c.holder)).scalar()) is not None
+    run(database, lambda connection: connection.execute(update(locks).values(lease_until=past)))
+    assert run(database, lambda connection: connection.execute(select(locks.c.holder)).scalar()) is not None
 
 
 def plan_as(url: str, home: Path, host: str, rounds: int) -> Callable[[], list[Planned]]:

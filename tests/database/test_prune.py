@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from mayfly import schema
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
-from mayfly.jobs.prune import SLICE, Keep, delete_statement, prune, searches
+from mayfly.jobs.prune import SLICE, Keep, Search, delete, prune, searches
 from mayfly.schema import JOBS
+from tests import tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, rows_of
 from tests.factories import insert_rows
+from tests.looking import run
 
 DAY = timedelta(days=1)
 
@@ -35,7 +36,7 @@ def test_a_job_goes_when_it_ended_long_enough_ago(database: Database, status: st
 
     pruned = prune(database, JOBS, Keep())
 
-    assert (pruned, len(rows_of(database, schema.jobs))) == ((1, 0) if goes else (0, 1))
+    assert (pruned, len(rows_of(database, tables.jobs))) == ((1, 0) if goes else (0, 1))
 
 
 def test_dead_jobs_go_where_somebody_says_when(database: Database) -> None:
@@ -79,9 +80,9 @@ def test_a_job_that_got_another_try_since_the_look_stays(database: Database) -> 
     found = [each for each in searches(JOBS, ["default"], Keep(dead=30), now) if keys_of(database, each) == [job]]
     change_job(database, job, status="pending", finished_at=None)
 
-    gone = database.run(lambda connection: connection.execute(delete_statement(found[0], [job])).rowcount)
+    gone = database.run(lambda connection: delete(connection, found[0], [job]))
 
-    assert (gone, len(rows_of(database, schema.jobs))) == (0, 1)
+    assert (gone, len(rows_of(database, tables.jobs))) == (0, 1)
 
 
 def test_runners_go_when_they_ended_long_enough_ago(database: Database) -> None:
@@ -89,11 +90,11 @@ def test_runners_go_when_they_ended_long_enough_ago(database: Database) -> None:
     now = database.clock.now()
     for number, finished_at in enumerate([None, now - 6 * DAY, now - 8 * DAY]):
         insert_runner(database, f"worker-{number}")
-        statement = schema.runners.update().where(schema.runners.c.worker_id == f"worker-{number}")
-        database.run(lambda c, s=statement, at=finished_at: c.execute(s.values(finished_at=at)))  # type: ignore[misc]
+        statement = tables.runners.update().where(tables.runners.c.worker_id == f"worker-{number}")
+        run(database, lambda c, s=statement, at=finished_at: c.execute(s.values(finished_at=at)))  # type: ignore[misc]
 
     assert prune(database, JOBS, Keep()) == 1
-    assert [row.worker_id for row in rows_of(database, schema.runners)] == ["worker-0", "worker-1"]
+    assert [row.worker_id for row in rows_of(database, tables.runners)] == ["worker-0", "worker-1"]
 
 
 def test_cycles_go_with_their_attempts_and_totals(database: Database) -> None:
@@ -104,7 +105,7 @@ def test_cycles_go_with_their_attempts_and_totals(database: Database) -> None:
 
     pruned = prune(database, JOBS, Keep())
 
-    left = [len(rows_of(database, table)) for table in (schema.cycles, schema.attempts, schema.totals)]
+    left = [len(rows_of(database, table)) for table in (tables.cycles, tables.attempts, tables.totals)]
     assert (pruned, left) == (4, [1, 1, 2])
 
 
@@ -124,24 +125,24 @@ def insert_old_jobs(database: Database, count: int, status: str, days: float, **
     """Jobs that came, ended and were forgotten so many days ago."""
     at = database.clock.now() - days * DAY
     rows = [{"type": "noop", "payload": "{}", "status": status, "run_at": at, "finished_at": at} | columns] * count
-    before = {row.id for row in rows_of(database, schema.jobs)}
-    database.run(lambda connection: connection.execute(insert(schema.jobs), rows))
-    return sorted({row.id for row in rows_of(database, schema.jobs)} - before)
+    before = {row.id for row in rows_of(database, tables.jobs)}
+    run(database, lambda connection: connection.execute(insert(tables.jobs), rows))
+    return sorted({row.id for row in rows_of(database, tables.jobs)} - before)
 
 
 def insert_cycle(database: Database, at: datetime) -> None:
     """With a failed attempt, and with two totals."""
-    insert_table_row(database, schema.cycles, id=milliseconds(at), host="host", started_at=at)
+    insert_table_row(database, tables.cycles, id=milliseconds(at), host="host", started_at=at)
     insert_table_row(
-        database, schema.attempts, job_id=1, attempt=1, worker_id="w", outcome="failed", error="", fingerprint="",
+        database, tables.attempts, job_id=1, attempt=1, worker_id="w", outcome="failed", error="", fingerprint="",
         finished_at=at,
     )  # fmt: skip
     for outcome in ("done", "failed"):
         insert_table_row(
-            database, schema.totals, cycle_id=milliseconds(at), lane="l", type="t", outcome=outcome, worker_id="",
+            database, tables.totals, cycle_id=milliseconds(at), lane="l", type="t", outcome=outcome, worker_id="",
             jobs=1, durations="{}", waits="{}",
         )  # fmt: skip
 
 
-def keys_of(database: Database, search: Any) -> list[int]:
-    return list(database.read(lambda connection: connection.execute(search.statement).scalars().all()))
+def keys_of(database: Database, search: Search) -> list[int]:
+    return [key for (key,) in database.read(lambda c: c.execute(search.statement, search.values).all())]

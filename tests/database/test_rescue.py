@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dispatcher.endings import judge_lost
-from mayfly import schema
 from mayfly.backoff import Backoff
 from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process, start_time, this_place, this_process
@@ -19,6 +18,7 @@ from mayfly.outcome import DONE, Outcome
 from mayfly.page import RunningJob, Seen
 from mayfly.schema import JOBS
 from mayfly.verdict import Chances
+from tests import tables
 from tests.database.factories import (
     CYCLE,
     change_job,
@@ -78,7 +78,7 @@ def test_a_runner_that_was_closed_is_no_longer_looked_at(database: Database) -> 
     close_lost(database, "worker-1", Seen(done=3, failed=1))
 
     assert found_dead(database) == []
-    [row] = rows_of(database, schema.runners)
+    [row] = rows_of(database, tables.runners)
     assert (row.ending, row.jobs_done, row.jobs_failed, row.exit_code) == ("lost", 3, 1, None)
 
 
@@ -116,7 +116,7 @@ def test_of_several_jobs_without_a_page_all_are_suspects(database: Database) -> 
     rows = [get_row(database, job) for job in jobs]
     assert len(rescued.settlements) == 3
     assert [(row.status, row.suspect, row.attempts, row.crashes) for row in rows] == [("pending", 1, 0, 0)] * 3
-    assert rows_of(database, schema.attempts) == []
+    assert rows_of(database, tables.attempts) == []
 
 
 def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
@@ -131,7 +131,7 @@ def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
     assert (row.status, row.suspect, row.attempts, row.crashes) == ("pending", 1, 0, 1)
     assert (row.last_error or "").startswith("crashed: the runner disappeared")
     assert row.run_at > now + timedelta(seconds=1)
-    assert [each.outcome for each in rows_of(database, schema.attempts)] == ["crashed"]
+    assert [each.outcome for each in rows_of(database, tables.attempts)] == ["crashed"]
 
 
 def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> None:
@@ -191,9 +191,9 @@ def test_two_hosts_rescue_a_runner_once(migrated_url: str, database: Database) -
     hosts = in_threads([lambda: rescue_elsewhere("host-1"), lambda: rescue_elsewhere("host-2")])
 
     assert sorted(each.job.id for part in hosts for each in part) == [
-        row.id for row in rows_of(database, schema.jobs)
+        row.id for row in rows_of(database, tables.jobs)
     ]
-    assert sum(row.jobs for row in rows_of(database, schema.totals)) == 20
+    assert sum(row.jobs for row in rows_of(database, tables.totals)) == 20
 
 
 def test_an_expired_lease_is_found_without_a_runners_row(database: Database) -> None:

@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, update
-from sqlalchemy.event import listen, remove
 
-from mayfly import schema
 from mayfly.clock import Clock
 from mayfly.engine import Database
 from mayfly.jobs.enqueue import Door
@@ -19,8 +17,11 @@ from mayfly.schedules.decide import jitter_of
 from mayfly.schedules.entry import Entry
 from mayfly.schedules.fire import Fired, fire_due
 from mayfly.schedules.parse import parse_line
+from tests import tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
+from tests.looking import run
+from tests.recording import watched
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 DOOR = Door(64 << 10, 5)
@@ -54,8 +55,8 @@ def see(database: Database, *lines: str, at: datetime = NOON) -> list[Entry]:
 
 
 def jobs(database: Database) -> Sequence[Any]:
-    ordered = select(schema.jobs).order_by(schema.jobs.c.id)
-    return database.run(lambda connection: connection.execute(ordered).all())
+    ordered = select(tables.jobs).order_by(tables.jobs.c.id)
+    return run(database, lambda connection: connection.execute(ordered).all())
 
 
 def due_of(fired: Fired) -> list[str]:
@@ -78,7 +79,7 @@ def test_a_due_time_becomes_one_job(database: Database) -> None:
     [job] = jobs(database)
     assert (job.type, job.payload, job.lane, job.max_attempts) == ("digest", '{"to":"ann"}', "mail", 2)
     assert (job.run_at, job.status, job.group_key) == (NOON + 30 * MINUTE, "pending", "schedule:digest")
-    [row] = rows_of(database, schema.schedules)
+    [row] = rows_of(database, tables.schedules)
     assert (row.dealt_until, row.last_due_at) == (NOON + 30 * MINUTE, NOON + 30 * MINUTE)
 
 
@@ -109,7 +110,7 @@ def test_a_due_time_is_not_fired_again_when_its_job_is_done_and_pruned(database:
     """What is remembered is how far the schedule was dealt with, not its job."""
     [entry] = see(database, "30 * * * * x")
     fire(database, NOON + 30 * MINUTE, entry)
-    database.run(lambda connection: connection.execute(schema.jobs.delete()))
+    run(database, lambda connection: connection.execute(tables.jobs.delete()))
 
     assert fire(database, NOON + 31 * MINUTE, entry).jobs == ()
 
@@ -167,7 +168,7 @@ def test_many_hosts_see_a_new_schedule_at_once(migrated_url: str) -> None:
     fired = in_threads([partial(fire, host, NOON, entry) for host in hosts])
 
     assert sum(len(each.jobs) for each in fired) == len(jobs(hosts[0])) == 1
-    assert len(rows_of(hosts[0], schema.schedules)) == 1
+    assert len(rows_of(hosts[0], tables.schedules)) == 1
     for host in hosts:
         host.close()
 
@@ -176,14 +177,12 @@ def test_a_transaction_that_fails_leaves_the_due_time_to_the_next(database: Data
     """The job and how far the schedule was dealt with are written together, or neither."""
     [entry] = see(database, "30 * * * * x")
 
-    def break_off(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    def break_off(statement: str) -> None:
         if statement.startswith("INSERT INTO mayfly_schedules"):  # the jobs are inserted by then
             raise ZeroDivisionError
 
-    listen(database.engine, "before_cursor_execute", break_off)
-    with pytest.raises(ZeroDivisionError):
+    with watched(break_off), pytest.raises(ZeroDivisionError):
         fire(database, NOON + 30 * MINUTE, entry)
-    remove(database.engine, "before_cursor_execute", break_off)
 
     assert jobs(database) == []
     assert due_of(fire(database, NOON + 30 * MINUTE, entry)) == ["12:30"]
@@ -272,7 +271,7 @@ def test_overlap_skip_waits_for_the_job_before(database: Database) -> None:
 
     assert [due_of(each) for each in (while_pending, while_processing, afterwards)] == [[], [], ["12:40"]]
     assert [each.because for each in while_pending.skipped] == ["overlap=skip: the job before it is unfinished"]
-    [row] = rows_of(database, schema.schedules)
+    [row] = rows_of(database, tables.schedules)
     assert row.last_due_at == NOON + 40 * MINUTE
 
 
@@ -339,15 +338,15 @@ def test_firing_leaves_a_pause_of_the_same_moment_alone(database: Database) -> N
     pause(database, entry, NOON + 5 * MINUTE)
     fire(database, NOON + 10 * MINUTE, entry)
 
-    [row] = rows_of(database, schema.schedules)
+    [row] = rows_of(database, tables.schedules)
     assert (row.paused_at, row.paused_by, row.pause_reason) == (NOON + 5 * MINUTE, "ann", "the printer burns")
 
 
 def test_a_row_of_a_schedule_that_no_file_names_is_left_alone(database: Database) -> None:
     """Another host may have it in its files."""
     see(database, "* * * * * other")
-    database.run(lambda c: c.execute(update(schema.schedules).values(dealt_until=NOON - HOUR)))
+    run(database, lambda c: c.execute(update(tables.schedules).values(dealt_until=NOON - HOUR)))
     [entry] = see(database, "* * * * * x")
 
     assert [each.name for each, _ in fire(database, NOON + MINUTE, entry).jobs] == ["x"]
-    assert [row.dealt_until for row in rows_of(database, schema.schedules) if row.name == "other"] == [NOON - HOUR]
+    assert [row.dealt_until for row in rows_of(database, tables.schedules) if row.name == "other"] == [NOON - HOUR]

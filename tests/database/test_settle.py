@@ -1,14 +1,12 @@
 """Settling writes what became of a job, if it is still ours, with its history and the totals, all at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Row
-from sqlalchemy.event import listen
 
-from mayfly import schema
 from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.jobs.settle import Settled, settle
@@ -16,8 +14,10 @@ from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS
 from mayfly.tally import Tally
+from tests import tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
 from tests.factories import NOON, get_row, insert_rows
+from tests.recording import recorded
 
 LATER = NOON + timedelta(hours=1)
 
@@ -128,7 +128,7 @@ def test_what_went_wrong_is_kept_among_the_attempts(database: Database) -> None:
     settle_all(database, [Settlement(batch[name], outcome, 7) for name, (outcome, _) in ENDINGS.items()])
 
     found = {row.job_id: (row.attempt, row.worker_id, row.outcome, row.error, row.fingerprint, row.duration_ms)
-             for row in rows_of(database, schema.attempts)}  # fmt: skip
+             for row in rows_of(database, tables.attempts)}  # fmt: skip
     assert found == {
         batch["failed"].id: (1, "worker-1", "failed", "RuntimeError: no", "f1", 7),
         batch["timed out"].id: (1, "worker-1", "timed out", "timed out", "f2", 7),
@@ -147,7 +147,7 @@ def test_outcomes_are_counted_in_the_totals(database: Database) -> None:
     )
 
     found = [(row.cycle_id, row.lane, row.type, row.outcome, row.worker_id, row.jobs, row.durations)
-             for row in rows_of(database, schema.totals)]  # fmt: skip
+             for row in rows_of(database, tables.totals)]  # fmt: skip
     assert found == [
         (CYCLE, "default", "noop", "done", "worker-1", 2, '{"5":1,"50":1}'),
         (CYCLE, "default", "noop", "failed", "worker-1", 1, "{}"),
@@ -161,7 +161,7 @@ def test_totals_grow_with_each_batch(database: Database) -> None:
     settled = settle_all(database, [Settlement(job, DONE, 1) for job in first])
     settle_all(database, [Settlement(job, DONE, 1) for job in second], settled.tally)
 
-    [row] = rows_of(database, schema.totals)
+    [row] = rows_of(database, tables.totals)
     assert (row.jobs, row.durations) == (3, '{"1":3}')
 
 
@@ -171,7 +171,7 @@ def test_a_wait_is_counted_from_when_the_job_was_due(database: Database) -> None
 
     settle_all(database, [Settlement(job, DONE, duration_ms=20_000) for job in claim_jobs(database)])
 
-    [row] = rows_of(database, schema.totals)
+    [row] = rows_of(database, tables.totals)
     assert (row.durations, row.waits) == ('{"20000":1}', '{"20000":1}')
 
 
@@ -191,7 +191,7 @@ def test_a_job_that_is_no_longer_ours_is_left_alone(database: Database, theft: d
     assert [job.id for job in settled.lost] == [stolen.id]
     assert get_row(database, stolen.id) == before
     assert [get_row(database, job.id).status for job in (mine, mine_too)] == ["done", "done"]
-    assert [row.jobs for row in rows_of(database, schema.totals)] == [2]
+    assert [row.jobs for row in rows_of(database, tables.totals)] == [2]
 
 
 def test_a_lost_failure_leaves_no_attempt(database: Database) -> None:
@@ -201,7 +201,7 @@ def test_a_lost_failure_leaves_no_attempt(database: Database) -> None:
 
     settle_all(database, [Settlement(job, FAILED, 1)])
 
-    assert (rows_of(database, schema.attempts), rows_of(database, schema.totals)) == ([], [])
+    assert (rows_of(database, tables.attempts), rows_of(database, tables.totals)) == ([], [])
 
 
 def test_settling_again_changes_nothing_more(database: Database) -> None:
@@ -234,9 +234,9 @@ def test_jobs_that_another_has_settled_are_lost(database: Database) -> None:
 def test_equal_jobs_share_a_statement(database: Database) -> None:
     """A batch of fast jobs is one UPDATE, however many they are."""
     batch = claimed(database, 50)
-    sent = recorded(database)
 
-    settle_all(database, [Settlement(job, DONE, 0) for job in batch])
+    with recorded() as sent:
+        settle_all(database, [Settlement(job, DONE, 0) for job in batch])
 
     assert len([statement for statement in sent if statement.startswith("UPDATE mayfly_jobs")]) == 1
     assert {get_row(database, job.id).status for job in batch} == {"done"}
@@ -251,7 +251,7 @@ def test_what_is_settled_is_one_transaction(database: Database) -> None:
         settle_all(database, [Settlement(good, DONE, 0), Settlement(bad, unwritable, 0)])
 
     assert {get_row(database, job.id).status for job in (good, bad)} == {"processing"}
-    assert rows_of(database, schema.totals) == []
+    assert rows_of(database, tables.totals) == []
 
 
 def claimed(database: Database, count: int) -> list[Job]:
@@ -264,18 +264,4 @@ def settle_all(database: Database, settlements: Sequence[Settlement], tally: Tal
 
 
 def everything(database: Database) -> list[Sequence[Row[Any]]]:
-    return [rows_of(database, table) for table in schema.metadata.sorted_tables]
-
-
-def recorded(database: Database) -> list[str]:
-    """What is sent from now on."""
-    sent: list[str] = []
-    listen(database.engine, "before_cursor_execute", keeper(sent))
-    return sent
-
-
-def keeper(sent: list[str]) -> Callable[..., None]:
-    def keep(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        sent.append(statement)
-
-    return keep
+    return [rows_of(database, table) for table in tables.metadata.sorted_tables]

@@ -1,8 +1,7 @@
 """Cycles and their totals: what each process counted is added up exactly, and lanes that waited are remembered."""
 
-from mayfly import schema
 from mayfly.engine import Database
-from mayfly.fleet.cycles import add_up_totals, close_cycle, note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.place import Place, Process
 from mayfly.fleet.runners import (
     Assignment,
@@ -14,8 +13,9 @@ from mayfly.fleet.runners import (
     live_on_host,
     take_over,
 )
-from mayfly.jobs.totals import write_totals
+from mayfly.jobs.totals import add_up_totals, write_totals
 from mayfly.tally import Count, Tally
+from tests import tables
 from tests.database.factories import CYCLE, insert_runner, rows_of
 from tests.factories import NOON
 
@@ -80,7 +80,7 @@ def test_a_cycle_is_opened_once_and_closed_with_its_figures(database: Database) 
 
     database.run(lambda connection: close_cycle(connection, CYCLE, {"exit_code": 2, "spawned": 3, "note": "n"}, NOON))
 
-    [row] = rows_of(database, schema.cycles)
+    [row] = rows_of(database, tables.cycles)
     assert (row.id, row.host, row.started_at, row.finished_at) == (CYCLE, "host", NOON, NOON)
     assert (row.exit_code, row.spawned, row.note, row.failed, row.pruned) == (2, 3, "n", 0, 0)
 
@@ -98,7 +98,7 @@ def test_nothing_is_written_while_nobody_waits(database: Database) -> None:
     """A lane that never waited has no row."""
     note(database)
 
-    assert rows_of(database, schema.lanes) == []
+    assert rows_of(database, tables.lanes) == []
 
 
 def test_runners_are_counted_by_lane_and_by_host(database: Database) -> None:
@@ -120,7 +120,7 @@ def test_a_runner_is_closed_once(database: Database) -> None:
 
     second = database.run(lambda connection: close_runner(connection, "worker-1", Ended("ok", exit_code=0), NOON))
 
-    [row] = rows_of(database, schema.runners)
+    [row] = rows_of(database, tables.runners)
     assert (first, second) == (True, False)
     assert (row.ending, row.signal, row.exit_code, row.finished_at) == ("crash", 9, None, NOON)
 
@@ -130,12 +130,12 @@ def test_a_runner_stands_behind_its_own_row(database: Database) -> None:
     assignment = Assignment("worker-1", "mail", CYCLE, deadline=0, window_seconds=50, lease_until=NOON)
     for _ in range(2):
         database.run(lambda connection: add_planned(connection, [assignment], Place("h", "m"), Process(1, 2), NOON))
-    [planned] = rows_of(database, schema.runners)
+    [planned] = rows_of(database, tables.runners)
 
     database.run(lambda connection: take_over(connection, "worker-1", Process(3, 4), NOON))
     database.run(lambda connection: beat(connection, "worker-1", NOON.replace(hour=13)))
 
-    [row] = rows_of(database, schema.runners)
+    [row] = rows_of(database, tables.runners)
     assert (planned.pid, planned.pid_started, planned.heartbeat_at) == (1, 2, None)
     assert (row.pid, row.pid_started, row.heartbeat_at) == (3, 4, NOON.replace(hour=13))
 
@@ -144,7 +144,7 @@ def test_a_plan_without_runners_writes_none(database: Database) -> None:
     """An idle minute is no error."""
     database.run(lambda connection: add_planned(connection, [], Place("h", "m"), Process(1, 2), NOON))
 
-    assert rows_of(database, schema.runners) == []
+    assert rows_of(database, tables.runners) == []
 
 
 def write(database: Database, worker_id: str, tally: Tally, cycle_id: int = CYCLE) -> None:
@@ -154,7 +154,7 @@ def write(database: Database, worker_id: str, tally: Tally, cycle_id: int = CYCL
 def stored(database: Database) -> dict[tuple[int, str, str, str, str], int]:
     return {
         (row.cycle_id, row.lane, row.type, row.outcome, row.worker_id): row.jobs
-        for row in rows_of(database, schema.totals)
+        for row in rows_of(database, tables.totals)
     }
 
 

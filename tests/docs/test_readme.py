@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from mayfly.backoff import Backoff
 from mayfly.engine import Database
@@ -38,7 +37,7 @@ def test_the_monitoring_sql_runs(migrated_url: str) -> None:
     database = Database(migrated_url)
 
     for statement in statements:
-        database.read(lambda connection, statement=statement: connection.execute(text(statement)).all())  # type: ignore[misc]
+        database.read(lambda connection, statement=statement: connection.execute(statement).all())  # type: ignore[misc]
 
     database.close()
     assert len(statements) >= 5

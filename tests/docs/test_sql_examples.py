@@ -21,8 +21,9 @@ from mayfly.app import App, use_app
 from mayfly.cli import enqueue as command
 from mayfly.engine import Database
 from mayfly.errors import CommitUnknown
-from mayfly.schema import jobs
 from mayfly.settings import load_settings
+from tests.looking import run
+from tests.tables import jobs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "enqueue.md").read_text("utf-8")
 
@@ -43,7 +44,7 @@ def database(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(sys, "path", [*sys.path])
     app = App(load_settings())
     use_app(app)
-    app.database.run(lambda connection: connection.execute(text("CREATE TABLE orders (id INTEGER PRIMARY KEY)")))
+    app.database.run(lambda connection: connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)"))
     yield app.database
     app.database.close()
 
@@ -191,9 +192,9 @@ class Connecting:
 
 
 def rows(database: Database) -> list[Any]:
-    return list(database.run(lambda connection: connection.execute(jobs.select().order_by(jobs.c.id)).all()))
+    return list(run(database, lambda connection: connection.execute(jobs.select().order_by(jobs.c.id)).all()))
 
 
 def orders(database: Database) -> list[int]:
     found = text("SELECT id FROM orders ORDER BY id")
-    return list(database.run(lambda connection: connection.execute(found).scalars().all()))
+    return list(run(database, lambda connection: connection.execute(found).scalars().all()))

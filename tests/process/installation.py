@@ -19,6 +19,7 @@ from sqlalchemy import Select, make_url, text
 from mayfly.engine import Database
 from mayfly.opening import create_embedded
 from tests.factories import insert_rows
+from tests.looking import engine_of
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 30.0
@@ -34,6 +35,7 @@ class Installation:
 
     def __post_init__(self) -> None:
         self.database = Database(self.url)
+        self._looking = engine_of(self.database)
         self._started: list[subprocess.Popen[str]] = []
 
     @property
@@ -95,13 +97,15 @@ class Installation:
         return insert_rows(self.database, count, type=type_name, payload=payload, **columns)
 
     def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
-        """As the driver gives them for a text; with aware times for a query on one of schema's tables."""
+        """As the driver gives them for a text; with aware times for a query on one of tests.tables."""
         statement = text(query) if isinstance(query, str) else query
-        return self.database.run(lambda connection: connection.execute(statement, parameters).all())
+        with self._looking.begin() as connection:
+            return connection.execute(statement, parameters).all()
 
     def execute(self, sql: str) -> None:
         """A statement that gives no rows."""
-        self.database.run(lambda connection: connection.execute(text(sql)))
+        with self._looking.begin() as connection:
+            connection.execute(text(sql))
 
     def job(self, job_id: int) -> Any:
         return self.rows("SELECT * FROM mayfly_jobs WHERE id = :id", id=job_id)[0]

@@ -17,8 +17,10 @@ import psutil
 import pytest
 from sqlalchemy import Row, insert
 
-from mayfly import jsontext, schema
+from mayfly import jsontext
 from mayfly.fleet.place import start_time
+from tests import tables
+from tests.looking import run
 from tests.process.installation import Installation, wait_until
 
 KILLS = {"runner": 10, "dispatcher": 10, "both": 10}
@@ -147,7 +149,7 @@ class Chaos:
         missing = BACKLOG - self.installation.statuses().get("pending", 0)
         if missing > 0:
             rows = [{"type": "witnessed", "payload": jsontext.encode(self._payload())} for _ in range(missing)]
-            self.installation.database.run(lambda connection: connection.execute(insert(schema.jobs), rows))
+            run(self.installation.database, lambda connection: connection.execute(insert(tables.jobs), rows))
             self.enqueued += missing
         return True
 

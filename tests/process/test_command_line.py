@@ -168,9 +168,7 @@ def test_doctor_names_each_problem_and_exits_1(
 def test_doctor_tells_that_cron_has_stopped(embedded: Installation) -> None:
     """A last cycle of long ago is a problem: cron silently not firing matters most."""
     embedded.dispatch()
-    embedded.database.run(
-        lambda connection: connection.exec_driver_sql("UPDATE mayfly_cycles SET started_at = '2020-01-01 00:00:00'")
-    )
+    embedded.execute(r"UPDATE mayfly_cycles SET started_at = '2020-01-01 00\:00\:00'")
 
     ran = mayfly(embedded, "doctor")
 

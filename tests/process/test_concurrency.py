@@ -237,9 +237,9 @@ def test_an_answer_to_the_interruption_is_an_answer(one: Installation, kind: str
 def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
     """Those that had the whole window have timed out; the late ones come again; nothing is left in hand."""
     whole = one.enqueue(f"endless_{kind}", count=3)
-    cycle = one.start("dispatcher", WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7", CONCURRENCY="5")
+    cycle = one.start("dispatcher", WORKER_TIMEOUT="8", DISPATCH_TIMEOUT="11", CONCURRENCY="5")
     wait_until_running(one, 3)
-    time.sleep(1.5)  # what comes now has no longer the whole window
+    time.sleep(3)  # what comes now has no longer the whole window
     late = one.enqueue(f"endless_{kind}", count=2)
     wait_until_running(one, 5)
     one.enqueue("noop", count=3)

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from mayfly import jsontext
-from mayfly.schema import runners
 from tests.process.installation import Installation, wait_until
+from tests.tables import runners
 
 NOTES = "import os, pathlib; home = pathlib.Path(os.environ['MAYFLY_HOME'])\n"
 COUNTED = NOTES + "with (home / 'imports').open('a') as file: file.write(f'{os.getpid()}\\n')\n"

@@ -5,8 +5,8 @@ from itertools import repeat
 
 from sqlalchemy import func, select
 
-from mayfly.schema import cycles, jobs, runners
 from tests.process.installation import Installation, most_at_once
+from tests.tables import cycles, jobs, runners
 
 ROUNDS = 2
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from mayfly.schema import jobs, runners
 from tests.process.installation import Installation
+from tests.tables import jobs, runners
 
 NAP = '{"seconds": 0.2}'
 BATCH_SECONDS = 5 * 0.2  # what one worker needs for one batch

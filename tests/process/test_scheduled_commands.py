@@ -82,7 +82,8 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
 
     assert reason.startswith("timed out after 1 s and was ended: sh -c ")
     assert reason.endswith("\nwaiting")
-    assert is_gone(int((tmp_path / "child").read_text()))
+    child = int((tmp_path / "child").read_text())
+    wait_until(lambda: is_gone(child), "it is gone")
 
 
 def test_a_command_that_prints_without_end_is_ended_in_time(tmp_path: Path) -> None:

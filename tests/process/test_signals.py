@@ -6,8 +6,8 @@ import subprocess
 
 from sqlalchemy import select
 
-from mayfly.schema import cycles, jobs, runners
 from tests.process.installation import Installation, wait_until
+from tests.tables import cycles, jobs, runners
 
 
 def test_a_dispatcher_that_is_stopped_gives_jobs_back(installation: Installation) -> None:

@@ -1,41 +1,27 @@
 """What differs between databases, as far as it can be seen without one."""
 
+import sqlite3
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
 import pymysql
 import pytest
-from sqlalchemy import Dialect, select
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
-from mayfly import dialect
-from mayfly.dialect import Trouble
+from mayfly.dialect import Trouble, dialect_named, dialect_of_url
+from mayfly.errors import BadDatabaseOption
+from mayfly.jobs.claim import due_statement
 from mayfly.jobs.enqueue import NewJob, insert_statement
-from mayfly.schema import JOBS, jobs, lanes
+from mayfly.schema import JOBS
 
-URLS = {
-    "sqlite": "sqlite://",
-    "mysql": "mysql+pymysql://",
-    "mariadb": "mariadb+pymysql://",
-    "postgresql": "postgresql+psycopg://",
+SERVERS = {
+    "mysql": ("mysql+pymysql://u@db.example/d", pymysql),
+    "mariadb": ("mariadb+pymysql://u@db.example/d", pymysql),
+    "postgresql": ("postgresql+psycopg://u@db.example/d", psycopg),
 }
 
 
-def make_dialect(name: str) -> Dialect:
-    return make_url(URLS[name]).get_dialect()()
-
-
-def make_error(original: BaseException, kind: type[DBAPIError] = OperationalError) -> DBAPIError:
-    return kind("SELECT 1", {}, original)
-
-
-class PostgresError(Exception):
-    """As psycopg raises them."""
-
-    def __init__(self, words: str, sqlstate: str | None) -> None:
-        super().__init__(words)
-        self.sqlstate = sqlstate
-
-
-class SqliteError(Exception):
+class SqliteError(sqlite3.OperationalError):
     """As sqlite3 raises them."""
 
     def __init__(self, words: str, name: str) -> None:
@@ -57,10 +43,9 @@ class SqliteError(Exception):
 )
 def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> None:
     """An engine made with mariadb+pymysql:// is a MySQL too, under a name of its own."""
-    spoken = make_dialect(name)
     unique = NewJob("noop", "{}", "default", 5, 1, unique_key="order-7")
 
-    assert clause in str(insert_statement(spoken, JOBS, unique).compile(dialect=spoken))
+    assert clause in insert_statement(dialect_named(name), JOBS, unique.columns)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +59,7 @@ def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> N
 )
 def test_a_row_is_written_over_in_every_language(name: str, clause: str) -> None:
     """Repeating it changes nothing."""
-    spoken = make_dialect(name)
-    statement = dialect.upsert(spoken, lanes, ("lane",), ["lane", "passed_over"])
-
-    assert clause in str(statement.compile(dialect=spoken))
+    assert clause in dialect_named(name).upsert("mayfly_lanes", ("lane",), ["lane", "passed_over"])
 
 
 @pytest.mark.parametrize(
@@ -91,7 +73,7 @@ def test_a_row_is_written_over_in_every_language(name: str, clause: str) -> None
 )
 def test_every_database_is_asked_for_its_clock(name: str, clock: str) -> None:
     """With all its digits, in UTC."""
-    assert clock in str(select(dialect.utc_now()).compile(dialect=make_dialect(name)))
+    assert clock in dialect_named(name).utc_now
 
 
 @pytest.mark.parametrize(
@@ -99,18 +81,71 @@ def test_every_database_is_asked_for_its_clock(name: str, clock: str) -> None:
 )
 def test_rows_are_locked_where_rows_can_be(name: str, locks: bool) -> None:
     """And those that another claim holds are skipped, never waited for."""
-    statement = dialect.lock_rows(select(jobs.c.id))
-
-    assert ("FOR UPDATE SKIP LOCKED" in str(statement.compile(dialect=make_dialect(name)))) is locks
+    assert due_statement(dialect_named(name), JOBS).endswith(" FOR UPDATE SKIP LOCKED") is locks
 
 
-@pytest.mark.parametrize("name", ["mysql", "mariadb", "postgresql"])
-def test_no_connection_waits_for_ever(name: str) -> None:
+@pytest.mark.parametrize("name", SERVERS)
+def test_no_connection_waits_for_ever(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cut network must not hang a runner: to connect takes three seconds at most."""
-    options = dialect.engine_options(make_url(URLS[name] + "u@db.example/d"), connections=1)
+    url, driver = SERVERS[name]
+    asked: dict[str, Any] = {}
 
-    assert options["connect_args"]["connect_timeout"] == 3
-    assert options["isolation_level"] == "READ COMMITTED"
+    def connect(**options: Any) -> None:
+        asked.update(options)
+        raise TypeError("the driver was asked, and that is all this wants to know")
+
+    monkeypatch.setattr(driver, "connect", connect)
+
+    with pytest.raises(BadDatabaseOption):
+        dialect_of_url(url).connect(url)
+
+    assert asked["connect_timeout"] == 3
+
+
+# --- parameters -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize(
+    ("statement", "rendered"),
+    [
+        ("SELECT :a, :b_1", "SELECT %(a)s, %(b_1)s"),
+        ("(:a,:a)", "(%(a)s,%(a)s)"),
+        ("payload::json", "payload::json"),
+        (":run_at ::timestamptz[]", "%(run_at)s ::timestamptz[]"),
+        (":a::int", "%(a)s::int"),
+        ("id % 7 = :rest", "id %% 7 = %(rest)s"),
+        ("type LIKE 'a%'", "type LIKE 'a%%'"),
+        ("run_at < '2026-05-04 12:30:00'", "run_at < '2026-05-04 12:30:00'"),
+        ("'schedule:x'", "'schedule:x'"),
+        ("id IN ({ids})", "id IN ({ids})"),
+    ],
+)
+def test_parameters_are_written_as_the_driver_reads_them(name: str, statement: str, rendered: str) -> None:
+    """Casts, times and words with a colon are none, and a % is only a %."""
+    assert dialect_named(name).rendered(statement) == rendered
+
+
+def test_sqlites_own_way_is_ours() -> None:
+    """Nothing to write anew, also where a % stands."""
+    statement = "SELECT strftime('%H:%M', :at) % 7"
+
+    assert dialect_named("sqlite").rendered(statement) == statement
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mysql", "2026-05-04 10:00:00"),
+        ("postgresql", datetime(2026, 5, 4, 10, 0, tzinfo=UTC)),
+        ("sqlite", "2026-05-04 10:00:00.000000"),
+    ],
+)
+def test_times_are_given_in_utc(name: str, expected: object) -> None:
+    """Whatever zone they come in; SQLite compares texts, so each has all its digits."""
+    noon = datetime(2026, 5, 4, 12, 0, tzinfo=timezone(timedelta(hours=2)))
+
+    assert dialect_named(name).bound(noon) == expected
 
 
 # --- errors -----------------------------------------------------------------------------------------------
@@ -137,9 +172,9 @@ def test_no_connection_waits_for_ever(name: str) -> None:
 )
 def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Trouble) -> None:
     """Each means one thing to us."""
-    error = make_error(pymysql.err.OperationalError(code, "said the server"))
+    error = pymysql.err.OperationalError(code, "said the server")
 
-    assert dialect.trouble(error, make_dialect(name)) is meaning
+    assert dialect_named(name).trouble(error) is meaning
 
 
 @pytest.mark.parametrize(
@@ -161,26 +196,24 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Troubl
 )
 def test_postgres_errors_are_known_by_state(state: str, meaning: Trouble) -> None:
     """Each means one thing to us."""
-    error = make_error(PostgresError("said the server", state))
+    error = psycopg.errors.lookup(state)("said the server")
 
-    assert dialect.trouble(error, make_dialect("postgresql")) is meaning
+    assert dialect_named("postgresql").trouble(error) is meaning
 
 
 @pytest.mark.parametrize(
     ("words", "kind", "meaning"),
     [
-        ("connection refused", OperationalError, Trouble.AWAY),
-        ('FATAL: password authentication failed for user "x"', OperationalError, Trouble.REFUSED),
-        ('FATAL: database "x" does not exist', OperationalError, Trouble.REFUSED),
-        ("no pg_hba.conf entry for host", OperationalError, Trouble.REFUSED),
-        ("the query has 0 placeholders", ProgrammingError, Trouble.OTHER),
+        ("connection refused", psycopg.OperationalError, Trouble.AWAY),
+        ('FATAL: password authentication failed for user "x"', psycopg.OperationalError, Trouble.REFUSED),
+        ('FATAL: database "x" does not exist', psycopg.OperationalError, Trouble.REFUSED),
+        ("no pg_hba.conf entry for host", psycopg.OperationalError, Trouble.REFUSED),
+        ("the query has 0 placeholders", psycopg.ProgrammingError, Trouble.OTHER),
     ],
 )
-def test_postgres_has_no_state_while_it_connects(words: str, kind: type[DBAPIError], meaning: Trouble) -> None:
+def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.Error], meaning: Trouble) -> None:
     """Then its words must do."""
-    error = make_error(PostgresError(words, None), kind)
-
-    assert dialect.trouble(error, make_dialect("postgresql")) is meaning
+    assert dialect_named("postgresql").trouble(kind(words)) is meaning
 
 
 @pytest.mark.parametrize(
@@ -198,4 +231,4 @@ def test_postgres_has_no_state_while_it_connects(words: str, kind: type[DBAPIErr
 )
 def test_sqlites_errors_are_known_by_name(words: str, name: str, meaning: Trouble) -> None:
     """Their extended names begin with the plain ones."""
-    assert dialect.trouble(make_error(SqliteError(words, name)), make_dialect("sqlite")) is meaning
+    assert dialect_named("sqlite").trouble(SqliteError(words, name)) is meaning

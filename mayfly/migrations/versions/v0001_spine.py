@@ -4,8 +4,8 @@ from alembic import op
 from sqlalchemy import CheckConstraint, Column, Float, Integer, SmallInteger, String
 from sqlalchemy import text as sql
 
-from mayfly.dialect import Id, JsonText, LongText, UtcDateTime, json_object_check, time_check, utc_now
 from mayfly.migrations.portable import create_index, create_live_key, create_table, live_key_columns
+from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime, json_object_check, time_check, utc_now
 
 revision = "0001"
 down_revision = None

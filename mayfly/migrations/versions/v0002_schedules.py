@@ -2,8 +2,8 @@
 
 from sqlalchemy import Column, String
 
-from mayfly.dialect import LongText, UtcDateTime
 from mayfly.migrations.portable import create_table
+from mayfly.migrations.types import LongText, UtcDateTime
 
 revision = "0002"
 down_revision = "0001"

@@ -16,8 +16,8 @@ from dispatcher.summary import (
     trouble_paragraph,
 )
 from mayfly import exits
-from mayfly.schema import cycles
 from mayfly.tally import Count
+from tests.tables import cycles
 
 
 def make_summary(*endings: Ending, **changes: Any) -> Summary:

@@ -1,0 +1,162 @@
+"""What a database must say for itself, and what those that do not differ share.
+
+Statements are written once, as plain SQL with parameters as `:name`; a dialect puts them into its driver's words.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from mayfly.dialect.server import Server
+from mayfly.errors import ServerTooOld
+
+CONNECT_SECONDS = 3
+STATEMENT_SECONDS = 10  # PyMySQL's own default waits for ever on a cut link
+LOCK_SECONDS = 5
+IDLE_SECONDS = 90  # a dead client's session and its locks are gone after this
+
+Row = tuple[Any, ...]
+
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+
+
+class Trouble(Enum):
+    """What a driver's error means to us."""
+
+    REPEAT = auto()  # a deadlock and its kind: the same transaction again
+    AWAY = auto()  # no server, or no longer
+    REFUSED = auto()  # user, password, database name, privileges
+    UNOPENABLE = auto()  # a file that is not there, not ours, or no database
+    FULL = auto()  # no space, or read-only
+    NO_TABLE = auto()
+    OTHER = auto()
+
+
+class Unit(Enum):
+    """What is done at a time."""
+
+    TRANSACTION = auto()
+    STATEMENT = auto()  # a single one, that commits by itself
+    LOOK = auto()  # changes nothing
+
+
+class Dialect:
+    """One database's way of saying things. Without state: there is one of each."""
+
+    name: ClassVar[str]  # as SQLAlchemy calls it
+    utc_now: ClassVar[str]  # the database's clock in UTC, whatever the session's zone, with all its digits
+    mark: ClassVar[str] = "%s"  # the driver's for a parameter without a name
+    begin_words: ClassVar[str] = "BEGIN"
+    has_insert_returning: ClassVar[bool] = True
+    row_lock: ClassVar[str] = " FOR UPDATE"
+    claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
+
+    @property
+    def errors(self) -> type[Exception]:
+        """What the driver raises."""
+        raise NotImplementedError
+
+    def connect(self, url: str) -> Any:
+        """A driver's connection, ready for work, that commits by itself what does not stand in a transaction."""
+        raise NotImplementedError
+
+    def server(self, raw: Any) -> Server:
+        raise NotImplementedError
+
+    def require_skip_locked(self, raw: Any) -> None:
+        """A server that ignores SKIP LOCKED would look like an empty queue; refuse it with a sentence."""
+        server = self.server(raw)
+        if not server.is_known:
+            raise ServerTooOld(str(server), server.product, server.oldest)
+
+    # --- transactions ---
+
+    def begin(self, raw: Any, unit: Unit = Unit.TRANSACTION) -> bool:
+        """Whether there will be something to commit: servers commit by themselves what stands alone."""
+        if unit is not Unit.TRANSACTION:
+            return False
+        raw.cursor().execute(self.begin_words)
+        return True
+
+    def commit(self, raw: Any) -> None:
+        raw.commit()
+
+    def roll_back(self, raw: Any) -> None:
+        raw.rollback()
+
+    def is_cut(self, raw: Any) -> bool:
+        """Whether the connection is of no more use."""
+        raise NotImplementedError
+
+    def trouble(self, error: BaseException) -> Trouble:
+        raise NotImplementedError
+
+    # --- statements ---
+
+    def rendered(self, statement: str) -> str:
+        """With parameters as the driver writes them."""
+        return _percent_style(statement)
+
+    def bound(self, value: Any) -> Any:
+        """A parameter as the driver takes it."""
+        return value
+
+    def bundled(self, _separator: str, columns: Sequence[str]) -> Sequence[str]:
+        """The columns, or one text of them all."""
+        return columns
+
+    def assignments(self, columns: Collection[str]) -> str:
+        """Each set to the parameter of its name."""
+        return ", ".join(f"{name} = :{name}" for name in columns)
+
+    def insert(self, table: str, columns: Collection[str], before: str = "") -> str:
+        values = ", ".join(f":{name}" for name in columns)
+        return f"INSERT {before}INTO {table} ({', '.join(columns)}) VALUES ({values})"
+
+    def insert_many(
+        self, connection: Any, table: str, columns: Sequence[str], rows: Sequence[Row], keeping: tuple[str, str]
+    ) -> int:
+        """One statement for all rows; how many were inserted."""
+        before, after = keeping
+        head = f"INSERT {before}INTO {table} ({', '.join(columns)}) VALUES "
+        return int(connection.execute_rows(head, columns, rows, after).rowcount)
+
+    def keeping(self, key: str, condition: str) -> tuple[str, str]:
+        """What stands before INTO and after the values so that the row which already has this key is left alone."""
+        return "", f" ON CONFLICT ({key}) WHERE {condition} DO NOTHING"
+
+    def finding(self, key: str) -> str:
+        """What follows the values so that `lastrowid` is the new row, or the one that already has a unique value."""
+        raise NotImplementedError  # where INSERT returns rows, nobody needs it
+
+    def insert_missing(self, table: str, key: Collection[str], columns: Collection[str]) -> str:
+        """INSERT that leaves a row alone which already has this key."""
+        return f"{self.insert(table, columns)} ON CONFLICT ({', '.join(key)}) DO NOTHING"
+
+    def upsert(self, table: str, key: Collection[str], columns: Collection[str]) -> str:
+        """INSERT that overwrites these columns of the row with the same key: repeating it changes nothing."""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in columns if name not in key)
+        return f"{self.insert(table, columns)} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+
+    def packet_limit(self, _connection: Any) -> int | None:
+        """The largest statement the server takes; None where there is no such limit."""
+        return None
+
+
+@lru_cache(1000)
+def _percent_style(statement: str) -> str:
+    return _PARAMETER.sub(r"%(\1)s", statement.replace("%", "%%"))
+
+
+def utc_from_driver(value: datetime | str) -> datetime:
+    """A time as any of the drivers gives it: without a zone it is UTC, and SQLite's are texts."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(f"{value}+00:00")
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def utc_without_zone(value: datetime) -> datetime:
+    return value.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,105 @@
+"""SQLite: a file, one writer at a time, no server to lose."""
+
+import sqlite3
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from mayfly.clock import monotonic, pause_between
+from mayfly.dialect import base
+from mayfly.dialect.address import sqlite_arguments
+from mayfly.dialect.base import Dialect, Trouble, Unit, utc_without_zone
+from mayfly.dialect.server import Server
+from mayfly.errors import BadDatabaseOption
+
+WRITE_LOCK_PAUSE = (0.001, 0.003)  # seconds between two tries
+
+_TROUBLES = {
+    "SQLITE_BUSY": Trouble.REPEAT,
+    "SQLITE_LOCKED": Trouble.REPEAT,
+    "SQLITE_CANTOPEN": Trouble.UNOPENABLE,
+    "SQLITE_NOTADB": Trouble.UNOPENABLE,
+    "SQLITE_CORRUPT": Trouble.UNOPENABLE,
+    "SQLITE_FULL": Trouble.FULL,
+    "SQLITE_READONLY": Trouble.FULL,
+    "SQLITE_IOERR": Trouble.FULL,
+}
+
+
+class SQLite(Dialect):
+    name = "sqlite"
+    utc_now = "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
+    errors = sqlite3.Error
+    mark = "?"  # Differs because sqlite3 knows no %s.
+    # Differs because it has no row locks: BEGIN IMMEDIATE has already made this transaction the only writer.
+    row_lock = claim_lock = ""
+
+    def connect(self, url: str) -> sqlite3.Connection:
+        ours = {"timeout": base.STATEMENT_SECONDS, "check_same_thread": False}
+        try:
+            raw: sqlite3.Connection = sqlite3.connect(**{**sqlite_arguments(url), **ours})
+        except (TypeError, ValueError) as error:
+            raise BadDatabaseOption(str(error)) from error
+        raw.isolation_level = None  # we say ourselves when a transaction begins
+        raw.execute("PRAGMA synchronous=FULL")
+        _write_ahead(raw)
+        return raw
+
+    def server(self, _raw: sqlite3.Connection) -> Server:
+        return Server("SQLite", sqlite3.sqlite_version_info)
+
+    def begin(self, raw: sqlite3.Connection, unit: Unit = Unit.TRANSACTION) -> bool:
+        # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
+        # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
+        if unit is Unit.LOOK:
+            raw.execute("BEGIN")
+        else:
+            self._take_the_write_lock(raw)
+        return True
+
+    def _take_the_write_lock(self, raw: sqlite3.Connection) -> None:
+        """Asked for every other millisecond: SQLite itself sleeps up to a tenth of a second while it lies idle."""
+        until = monotonic() + base.STATEMENT_SECONDS
+        raw.execute("PRAGMA busy_timeout=0")
+        try:
+            while True:
+                try:
+                    raw.execute("BEGIN IMMEDIATE")
+                except sqlite3.OperationalError as error:
+                    if self.trouble(error) is not Trouble.REPEAT or monotonic() > until:
+                        raise
+                    pause_between(*WRITE_LOCK_PAUSE)
+                else:
+                    return
+        finally:
+            raw.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000}")
+
+    def is_cut(self, _raw: sqlite3.Connection) -> bool:
+        return False
+
+    def trouble(self, error: BaseException) -> Trouble:
+        # Differs because "no such table" alone has no name of its own here.
+        if "no such table" in str(error):
+            return Trouble.NO_TABLE
+        name = getattr(error, "sqlite_errorname", "")
+        return next((meaning for prefix, meaning in _TROUBLES.items() if name.startswith(prefix)), Trouble.OTHER)
+
+    def rendered(self, statement: str) -> str:
+        # Differs because `:name` is its driver's own way.
+        return statement
+
+    def bound(self, value: Any) -> Any:
+        # Differs because it keeps times as texts: all written alike, and in UTC, so that they can be compared.
+        return utc_without_zone(value).isoformat(" ", "microseconds") if isinstance(value, datetime) else value
+
+
+def _write_ahead(raw: sqlite3.Connection) -> None:
+    """WAL: readers wait for nobody. A property of the file, set by the first who can; a copy may have lost it."""
+    [pages] = raw.execute("PRAGMA page_count").fetchone()
+    if pages == 0:
+        return  # not before the tables are in it: a file that has any content counts as complete
+    with suppress(sqlite3.OperationalError):  # somebody is at work in it: another time
+        raw.execute("PRAGMA journal_mode=WAL")
+
+
+DIALECT = SQLite()

@@ -1,0 +1,60 @@
+"""Looks at the table of jobs that take nothing: cheap enough for every minute and for every claim."""
+
+from datetime import datetime
+from functools import cache
+
+from mayfly.connection import Connection
+from mayfly.schema import PRIORITIES, JobTable
+
+
+def next_due(
+    columns: str, jobs: JobTable, lane: str = ":lane", priority: str = ":priority", size: str = ":size"
+) -> str:
+    """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
+
+    The order matters even to those who only count: without it PostgreSQL may take delayed and finished jobs for
+    due ones, and scan the whole table in the hope of finding enough of them soon.
+    """
+    c = jobs.c
+    return (
+        f"SELECT {columns} FROM {jobs.table}"
+        f" WHERE {c.lane} = {lane} AND {c.status} = '{jobs.pending}' AND {c.priority} = {priority}"
+        f" AND {c.run_at} <= :now ORDER BY {c.run_at}, {c.id} LIMIT {size}"
+    )
+
+
+def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
+    """Without locks. SKIP LOCKED also skips a row that another claim only brushed: "nothing" may mean "not yet"."""
+    return connection.execute(has_due_statement(jobs), {"lane": lane, "now": now}).first() is not None
+
+
+@cache
+def has_due_statement(jobs: JobTable) -> str:
+    looks = (next_due(jobs.c.id, jobs, priority=str(each), size="1") for each in PRIORITIES)
+    parts = (f"SELECT 1 FROM ({look}) AS due_{number}" for number, look in enumerate(looks))
+    return " UNION ALL ".join(parts) + " LIMIT 1"
+
+
+def find_lanes(connection: Connection, jobs: JobTable) -> list[str]:
+    """The lanes that have any rows: hop along the claim index, one probe a lane, however many rows lie between."""
+    lanes: list[str] = []
+    lane = ""
+    while (lane := connection.execute(next_lane_statement(jobs), {"lane": lane}).scalar()) is not None:
+        lanes.append(lane)
+    return lanes
+
+
+def next_lane_statement(jobs: JobTable) -> str:
+    """Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane."""
+    return f"SELECT MIN({jobs.c.lane}) FROM {jobs.table} WHERE {jobs.c.lane} > :lane"
+
+
+def processing_statement(jobs: JobTable) -> str:
+    """Along the claim index: only what is being processed is read, and that is little."""
+    c = jobs.c
+    columns = (
+        c.worker_id, c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions,
+        c.suspect, c.run_at,
+    )  # fmt: skip
+    where = f"{c.lane} = :lane AND {c.status} = '{jobs.processing}'"
+    return f"SELECT {', '.join(columns)} FROM {jobs.table} WHERE {where}"

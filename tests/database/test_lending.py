@@ -1,0 +1,193 @@
+"""job.transaction(): SQLAlchemy on the runner's own connection, and one transaction for both."""
+
+import pytest
+from sqlalchemy import Connection as Lent
+from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
+
+from mayfly.clock import monotonic
+from mayfly.connection import Connection
+from mayfly.engine import Database
+from mayfly.errors import DatabaseAway, Interrupted, SchemaMissing, TransactionClosed
+from tests.database.factories import rows_of, run_sql, servers_only
+from tests.database.test_engine import INSERT, OWN_SESSION, SELECT, interrupted_after, kill, own_session
+from tests.factories import insert_row
+from tests.tables import jobs
+
+
+def lent_session(lent: Lent) -> int:
+    return int(lent.execute(text(OWN_SESSION[lent.dialect.name])).scalar_one())
+
+
+@servers_only
+def test_a_handler_works_on_the_runners_own_connection(database: Database) -> None:
+    """Before it, in it, joined to it, in a second one and after it: the same session of the server."""
+    sessions = [database.run(own_session)]
+    for _ in range(2):
+        with database.transaction() as lent:
+            sessions += [lent_session(lent), database.run(own_session), database.read(own_session)]
+    sessions.append(database.run(own_session))
+
+    assert len(set(sessions)) == 1
+
+
+def test_both_are_committed_together(database: Database, rival: Database) -> None:
+    """Nobody sees the one without the other."""
+    with database.transaction() as lent:
+        lent.execute(text(INSERT))
+        database.run(lambda joined: joined.execute(INSERT))
+        seen = rival.read(lambda connection: connection.execute(SELECT).all())
+
+    assert (seen, len(rows_of(rival, jobs))) == ([], 2)
+
+
+def test_each_sees_what_the_other_wrote(database: Database) -> None:
+    """Before anything is committed."""
+    with database.transaction() as lent:
+        lent.execute(text(INSERT))
+        [row] = database.run(lambda joined: joined.execute(SELECT).all())
+        database.run(lambda joined: joined.execute(INSERT))
+
+        assert len(lent.execute(select(jobs.c.id)).all()) == 2
+        assert row[0] == lent.execute(select(jobs.c.id).order_by(jobs.c.id)).scalars().first()
+
+
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt, Interrupted])
+def test_both_are_rolled_back_together(database: Database, error: type[BaseException]) -> None:
+    """Whatever ends the handler; and the next unit of work is on a connection that can be used."""
+    with pytest.raises(error), database.transaction() as lent:  # noqa: PT012 - what it raises must come out of it
+        lent.execute(text(INSERT))
+        database.run(lambda joined: joined.execute(INSERT))
+        raise error
+
+    assert rows_of(database, jobs) == []
+    database.run(lambda connection: connection.execute(INSERT))
+    assert len(rows_of(database, jobs)) == 1
+
+
+def test_a_statement_that_fails_is_the_handlers_own_error(database: Database) -> None:
+    """As SQLAlchemy raises it, for `except IntegrityError`; what was written before it is gone if it comes out."""
+    job = insert_row(database)
+
+    with pytest.raises(IntegrityError), database.transaction() as lent:  # noqa: PT012 - the same
+        lent.execute(text(INSERT))
+        lent.execute(text("INSERT INTO mayfly_jobs (id, type, payload) VALUES (:id, 'noop', '{}')"), {"id": job})
+
+    assert [row.id for row in rows_of(database, jobs)] == [job]
+
+
+def test_an_error_does_not_quote_what_was_sent(database: Database) -> None:
+    """It goes to the log and to last_error."""
+    with pytest.raises(DBAPIError) as caught, database.transaction() as lent:
+        lent.execute(text("INSERT INTO mayfly_jobs (type, payload, priority) VALUES (:a, '{}', 9)"), {"a": "hidden"})
+
+    assert "[SQL parameters hidden" in str(caught.value)
+
+
+def test_a_missing_table_is_told(database_url: str) -> None:
+    """In the words of every other unit of work."""
+    database = Database(database_url)
+
+    with pytest.raises(SchemaMissing), database.transaction() as lent:
+        lent.execute(text(INSERT))
+
+    database.close()
+
+
+def test_a_commit_of_the_handlers_own_ends_its_transaction(database: Database) -> None:
+    """What was written is there; what comes after is refused, and not written without a transaction."""
+    with pytest.raises(InvalidRequestError), database.transaction() as lent:  # noqa: PT012 - the same
+        lent.execute(text(INSERT))
+        lent.commit()
+        lent.execute(text(INSERT))
+
+    assert len(rows_of(database, jobs)) == 1
+    database.run(lambda connection: connection.execute(INSERT))
+    assert len(rows_of(database, jobs)) == 2
+
+
+@pytest.mark.parametrize("ending", ["commit", "rollback", "close"])
+def test_nothing_joins_a_transaction_that_the_handler_has_ended(
+    database: Database, rival: Database, ending: str
+) -> None:
+    """A settlement must not be written where nothing commits it, or by itself."""
+    with pytest.raises(TransactionClosed), database.transaction() as lent:  # noqa: PT012 - the same
+        lent.execute(text(INSERT))
+        getattr(lent, ending)()
+        database.run(lambda joined: joined.execute(INSERT))
+
+    database.run(lambda _connection: None)  # commits whatever was left behind
+    assert len(rows_of(rival, jobs)) == (1 if ending == "commit" else 0)
+
+
+@servers_only
+@pytest.mark.parametrize("by_handler", [True, False], ids=["handler", "joined"])
+def test_a_session_that_was_killed_is_replaced(database: Database, rival: Database, by_handler: bool) -> None:
+    """Nothing is repeated, for it is not ours to repeat; the next unit of work has a new connection."""
+
+    def insert(connection: Connection) -> None:
+        connection.execute(INSERT)
+
+    with pytest.raises(DatabaseAway), database.transaction() as lent:  # noqa: PT012 - the same
+        lent.execute(text(INSERT))
+        kill(rival, lent_session(lent))
+        if by_handler:
+            lent.execute(text(INSERT))
+        else:
+            database.run(insert)
+
+    database.run(insert)
+    with database.transaction() as lent:
+        lent.execute(text(INSERT))
+    assert len(rows_of(rival, jobs)) == 2
+
+
+@servers_only
+def test_an_interruption_of_joined_work_is_not_waited_for(database: Database) -> None:
+    """SQLAlchemy's ROLLBACK would wait for the answer that nobody wants any more, or take it for its own."""
+    slow = {"mysql": "SELECT SLEEP(5), 42", "postgresql": "SELECT pg_sleep(5), 42"}[database.dialect.name]
+    database.run(own_session)
+    started = monotonic()
+
+    with interrupted_after(0.3, Interrupted), pytest.raises(Interrupted), database.transaction():
+        database.run(lambda joined: joined.execute(slow).all())
+
+    assert monotonic() - started < 3
+    assert database.run(lambda connection: connection.execute("SELECT 7").all()) == [(7,)]
+
+
+@servers_only
+def test_being_lent_leaves_the_isolation_level(database: Database) -> None:
+    """SQLAlchemy finds READ COMMITTED, on which the claim is built, and leaves it behind."""
+    questions = {
+        "mysql": "SHOW VARIABLES WHERE variable_name IN ('tx_isolation', 'transaction_isolation')",
+        "postgresql": "SELECT name, setting FROM pg_settings WHERE name = 'transaction_isolation'",
+    }
+
+    with database.transaction() as lent:
+        found_by_handler = lent.get_isolation_level()
+
+    [(_, found)] = database.run(lambda connection: connection.execute(questions[database.dialect.name]).all())
+    assert {found_by_handler, found.upper().replace("-", " ")} == {"READ COMMITTED"}
+
+
+def test_a_setting_of_the_session_is_not_lost_by_being_lent(database: Database) -> None:
+    """JSON stays text, rows stay tuples, times stay UTC: what SQLAlchemy sets up is its own."""
+    insert_row(database, payload='{"a": 1}')
+    look = "SELECT payload, run_at FROM mayfly_jobs"
+    before = database.run(lambda connection: connection.execute(look).all())
+
+    with database.transaction():
+        pass
+
+    assert database.run(lambda connection: connection.execute(look).all()) == before
+    assert before[0][0] == '{"a": 1}'
+
+
+def test_a_row_that_was_locked_by_the_handler_is_free_afterwards(database: Database, rival: Database) -> None:
+    """The transaction is over when the block is, on the server too."""
+    with database.transaction() as lent:
+        lent.execute(text(INSERT))
+
+    run_sql(rival, "UPDATE mayfly_jobs SET priority = 0")
+    assert [row.priority for row in rows_of(rival, jobs)] == [0]

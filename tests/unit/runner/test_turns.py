@@ -1,0 +1,80 @@
+"""Two runners of a lane claim at a time; nobody is kept from it for long."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from mayfly.clock import monotonic
+from runner.turns import AT_ONCE, PATIENCE_SECONDS, Turns
+
+
+@pytest.fixture
+def holders(tmp_path: Path) -> Iterator[list[int]]:
+    """Processes that have all the turns of the lane, and keep them."""
+    started = [hold_a_turn(tmp_path) for _ in range(AT_ONCE)]
+    yield started
+    for each in started:
+        end(each)
+
+
+def hold_a_turn(directory: Path) -> int:
+    """A process that has its turn when this returns. The locks are processes', so threads would not do."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        with Turns(directory, "mail").turn():
+            os.write(writing, b".")
+            signal.pause()
+    os.read(reading, 1)
+    os.close(reading)
+    os.close(writing)
+    return pid
+
+
+def end(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    except (ChildProcessError, ProcessLookupError):
+        return
+
+
+def seconds_to_a_turn(directory: Path, lane: str) -> float:
+    started = monotonic()
+    with Turns(directory, lane).turn():
+        return monotonic() - started
+
+
+def test_a_third_waits_and_then_claims_all_the_same(tmp_path: Path, holders: list[int]) -> None:
+    """A runner that hangs in its claim holds nobody up for longer than this."""
+    waited = seconds_to_a_turn(tmp_path, "mail")
+
+    assert PATIENCE_SECONDS <= waited < PATIENCE_SECONDS * 3
+
+
+def test_a_killed_runners_turn_is_free_at_once(tmp_path: Path, holders: list[int]) -> None:
+    """The kernel gives it back with the process."""
+    end(holders[0])
+
+    assert seconds_to_a_turn(tmp_path, "mail") < PATIENCE_SECONDS
+
+
+def test_another_lane_has_turns_of_its_own(tmp_path: Path, holders: list[int]) -> None:
+    """Only those who claim the same rows are in each other's way."""
+    assert seconds_to_a_turn(tmp_path, "other") < PATIENCE_SECONDS
+
+
+def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
+    """Given back as soon as the claim is made, whatever became of it."""
+    with suppress(KeyError), Turns(tmp_path, "mail").turn():
+        raise KeyError
+
+    started = monotonic()
+    others = [hold_a_turn(tmp_path) for _ in range(AT_ONCE)]
+    assert monotonic() - started < PATIENCE_SECONDS
+    for each in others:
+        end(each)
