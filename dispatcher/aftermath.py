@@ -11,7 +11,7 @@ from mayfly import events
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
 from mayfly.jobs.looks import find_lanes
-from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
+from mayfly.jobs.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
 from mayfly.jobs.settlement import Settler
 from mayfly.outcome import Kind, Outcome
 from mayfly.page import Seen, read_page
@@ -50,7 +50,7 @@ class Aftermath:
             JOBS,
             self._settler(assignment.worker_id),
             assignment.lane,
-            lambda job, _held: judge(job, exit_, assignment.window_seconds, self.world.chances()),
+            self._aloud(lambda job, _held: judge(job, exit_, assignment.window_seconds, self.world.chances())),
             self.tally,
         )
         self._note(rescued)
@@ -64,7 +64,7 @@ class Aftermath:
             JOBS,
             self._settler(runner.worker_id),
             runner.lane,
-            lambda job, held: judge_lost(job, held, seen, self.world.chances()),
+            self._aloud(lambda job, held: judge_lost(job, held, seen, self.world.chances())),
             self.tally,
         )
         self._note(rescued)
@@ -83,7 +83,7 @@ class Aftermath:
                 JOBS,
                 self._settler(worker_id),
                 lane,
-                lambda job, held: judge_lost(job, held, None, self.world.chances()),
+                self._aloud(lambda job, held: judge_lost(job, held, None, self.world.chances())),
                 self.tally,
             )
             self._note(rescued)
@@ -122,6 +122,14 @@ class Aftermath:
         closed = database.run(lambda connection: close_runner(connection, worker_id, row, now))
         if not closed and database.run(lambda connection: was_lost(connection, worker_id)):
             self.world.log.say(events.worker_lost_lease(worker_id))
+
+    def _aloud(self, judge: Judge) -> Judge:
+        """With HOOKS_ON_DEAD, deaths are announced before they are written, as in a runner."""
+        if not self.world.settings.hooks_on_dead:
+            return judge
+        from mayfly.hooks.deaths import announcer, announcing  # most installations do without
+
+        return announcing(judge, announcer(self.world.settings, self.world.database))
 
     def _settler(self, worker_id: str) -> Settler:
         return Settler(worker_id, self.cycle_id, counted_as=f"dispatcher-{self.cycle_id}")

@@ -7,20 +7,20 @@ if TYPE_CHECKING:
     from mayfly.app import enqueue, enqueue_many
     from mayfly.errors import MayflyError
     from mayfly.job import Job
-    from mayfly.outcome import Cancel, Dead, Retry, Snooze
+    from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Dead", "Job", "MayflyError", "Retry", "Snooze", "__version__", "enqueue", "enqueue_many", "handler",
-    "schedule",
+    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "enqueue", "enqueue_many",
+    "handler", "schedule",
 ]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.app"),
-    **dict.fromkeys(("Cancel", "Dead", "Retry", "Snooze"), "mayfly.outcome"),
+    **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.outcome"),
     "Job": "mayfly.job",
     "MayflyError": "mayfly.errors",
     "handler": "mayfly.registry",

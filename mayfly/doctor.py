@@ -12,6 +12,7 @@ from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.finding import Finding, Health
+from mayfly.hooks.checkup import examine_hooks
 from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
 from mayfly.statedir import open_state_dir
@@ -37,7 +38,8 @@ def examine() -> list[Finding]:
     settings = loaded.settings
     findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
     findings += _database(settings)
-    findings += [*_handlers(settings), *examine_schedules(settings), _bytecode(), *_cron(settings)]
+    findings += [*_handlers(settings), *examine_hooks(settings), *examine_schedules(settings)]
+    findings += [_bytecode(), *_cron(settings)]
     return findings
 
 

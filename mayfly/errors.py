@@ -201,6 +201,11 @@ class NeverAwaited(HandlerError):
         )
 
 
+class HookUnusable(HandlerError):
+    def __init__(self, variable: str, name: str, reason: str) -> None:
+        super().__init__(f"{variable}={name}: {reason}.")
+
+
 # --- the fleet --------------------------------------------------------------------------------------------
 
 

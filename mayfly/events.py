@@ -289,3 +289,17 @@ def worker_stopping(signal_name: str) -> Event:
 
 def worker_error(reason: str) -> Event:
     return _said("worker_error", reason, Level.ERROR, reason=reason)
+
+
+def hook_unusable(sentence: str) -> Event:
+    return _said("hook_unusable", f"Hook left out: {sentence}", Level.ERROR, reason=sentence)
+
+
+def hook_failed(name: str, job_id: int, type_name: str, reason: str) -> Event:
+    text = f"Hook {name} failed at job {job_id} ({type_name}), which goes on: {reason}"
+    return _said("hook_failed", text, Level.ERROR, hook=name, job_id=job_id, type=type_name, reason=reason)
+
+
+def hook_failures(name: str, times: int) -> Event:
+    text = f"Hook {name} failed {times} times in all"
+    return _said("hook_failures", text, Level.ERROR, hook=name, times=times)

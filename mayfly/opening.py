@@ -6,6 +6,7 @@ from pathlib import Path
 from mayfly.dialect import embedded_file
 from mayfly.engine import Database
 from mayfly.errors import DatabaseUnopenable
+from mayfly.hooks.teller import teller
 from mayfly.registry import Registry, load_handlers
 from mayfly.schedules.command import command_handler
 from mayfly.settings import Settings
@@ -38,8 +39,8 @@ def missing_embedded(url: str) -> Path | None:
 
 
 def load_registry(settings: Settings) -> Registry:
-    """Handlers live in MAYFLY_HOME or are installed, and one is our own; cron starts us elsewhere."""
+    """Handlers live in MAYFLY_HOME or are installed, and two are our own; cron starts us elsewhere."""
     home = str(settings.home)
     if home not in sys.path:
         sys.path.insert(0, home)
-    return load_handlers(settings.handlers).plus(command_handler(settings))
+    return load_handlers(settings.handlers).plus(command_handler(settings)).plus(teller(settings))

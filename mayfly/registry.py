@@ -9,11 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
 from types import SimpleNamespace
-from typing import Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
 from mayfly.errors import BadHandler, DuplicateHandler
+from mayfly.hooks import ON_DEAD_TYPE
 from mayfly.schema import NAME_LENGTH
+
+if TYPE_CHECKING:
+    from mayfly.job import Job
+    from mayfly.outcome import Outcome
 
 ENTRY_POINTS = "mayfly.handlers"
 MOST_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
@@ -31,6 +36,16 @@ class PayloadModel(Protocol):
 Model = type[PayloadModel]
 
 
+class Hooks(Protocol):
+    """Who is told of each run of a handler. Neither call raises, but for what ends the job itself."""
+
+    def before(self, job: "Job") -> None:
+        """Where the handler runs, and on its time."""
+
+    def after(self, job: "Job", outcome: "Outcome") -> None:
+        """In the main thread."""
+
+
 @dataclass(frozen=True)
 class Handler:
     type: str
@@ -45,6 +60,7 @@ class Handler:
     ack: str = "batch"  # "each": its outcome is committed before the next job starts
     is_async: bool = False
     threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
+    hooks: Hooks | None = None  # set by the runner, where the settings name any
 
     @property
     def where(self) -> str:
@@ -78,6 +94,11 @@ class Registry:
     def plus(self, own: Handler) -> "Registry":
         """With a handler of Mayfly's own, unless somebody has declared one of that type."""
         return replace(self, handlers={own.type: own, **self.handlers})
+
+    def hooked(self, hooks: Hooks) -> "Registry":
+        """With all runs but those of our own notices told."""
+        told = {name: replace(each, hooks=hooks) for name, each in self.handlers.items() if name != ON_DEAD_TYPE}
+        return replace(self, handlers={**self.handlers, **told})
 
     def nearest(self, type_name: str) -> str | None:
         from difflib import get_close_matches  # here because no cycle that goes well needs it

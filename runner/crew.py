@@ -119,6 +119,8 @@ class Crew:
     def _finish(self, run: Run) -> None:
         job = run.job
         ran = judge(run, self._batches.invoker)
+        if run.handler.hooks is not None:
+            run.handler.hooks.after(job, ran.outcome)
         self._runs.remove(run, ran.outcome.kind is Kind.DONE)
         if isinstance(run.error, LostLease):
             self._log.say(events.lost_lease(job.id, job.type))

@@ -17,5 +17,10 @@ class Inherited:
 
 
 def inherit(settings: Settings, database: Database, log: Log) -> Inherited:
-    """Made once, for all runners of a lane."""
-    return Inherited(database, log, load_registry(settings))
+    """Made once, for all runners of a lane, with what their hooks are in; each tells by itself what it misses."""
+    registry = load_registry(settings)
+    if settings.hooks_before or settings.hooks_after:
+        from mayfly.hooks.find import AFTER, BEFORE, find_all
+
+        list(find_all(settings, BEFORE, AFTER))
+    return Inherited(database, log, registry)

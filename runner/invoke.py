@@ -88,6 +88,7 @@ class Invoker:
     usual_backoff: Backoff
     window_seconds: float
     dice: Callable[[], float]
+    announce: Callable[[Job], None] | None = None  # a death, before it is written; set with HOOKS_ON_DEAD
 
     def run(self, job: Job) -> Ran:
         handler = self.registry.get(job.type)
@@ -99,9 +100,12 @@ class Invoker:
         started = monotonic()
         self.page.start(job.id, started, handler.timeout)
         ran: Ran | None = None
+        hooks = handler.hooks
         try:
             try:
                 self.guard.watch(handler.timeout)
+                if hooks is not None:
+                    hooks.before(job)
                 result = handler.function(*arguments(handler, job))
             finally:  # at once, whatever happened: an alarm that comes later must not hit ourselves
                 self.guard.rest()
@@ -116,6 +120,8 @@ class Invoker:
             ran = self.failed(job, error)
         finally:
             ended = monotonic()
+            if hooks is not None and ran is not None:  # while the page names the job: who hangs there ran long
+                hooks.after(job, ran.outcome)
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
         duration_ms, at_once = round((ended - started) * 1000), handler.ack == "each"
@@ -127,17 +133,17 @@ class Invoker:
         """The job's failure; nothing that its handler wrote in job.transaction() stays."""
         self._undo(error)
         chances = self._chances(self.registry.get(job.type))
-        return Ran(verdict.after_failure(job, Failure.from_error(error), chances))
+        return self._ran(job, verdict.after_failure(job, Failure.from_error(error), chances))
 
     def interrupted(self, handler: Handler, job: Job, ran_seconds: float, cause: Cause) -> Ran:
         if cause is Cause.STOP:
             return Ran(RELEASED, cause=cause)
         interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
-        return Ran(verdict.after_interruption(job, interruption, self._chances(handler)), cause=cause)
+        return self._ran(job, verdict.after_interruption(job, interruption, self._chances(handler)), cause)
 
     def steered(self, handler: Handler, job: Job, steer: Steer) -> Ran:
         failure = Failure.from_reason(str(steer) or type(steer).__name__)
-        return Ran(verdict.after_steer(job, steer, failure, self._chances(handler)))
+        return self._ran(job, verdict.after_steer(job, steer, failure, self._chances(handler)))
 
     def _unknown(self, job: Job) -> Ran:
         """While a module is broken nobody knows whether the handler is in it: the job must not pay for that."""
@@ -146,7 +152,12 @@ class Invoker:
         nearest = self.registry.nearest(job.type)
         hint = f"; did you mean {nearest!r}?" if nearest else ""
         failure = Failure.from_reason(f"no handler for type {job.type!r}{hint}")
-        return Ran(verdict.after_failure(job, failure, self._chances(None)))
+        return self._ran(job, verdict.after_failure(job, failure, self._chances(None)))
+
+    def _ran(self, job: Job, outcome: Outcome, cause: Cause | None = None) -> Ran:
+        if outcome.kind is Kind.DEAD and self.announce is not None:
+            self.announce(job)
+        return Ran(outcome, cause=cause)
 
     def _undo(self, error: BaseException) -> None:
         if self.transaction.connection is not None:

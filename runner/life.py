@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mayfly import events, exits, opening
 from mayfly.app import use_app
@@ -24,6 +25,9 @@ from runner.inherited import Inherited
 from runner.invoke import Invoker, JobTransaction
 from runner.outbox import Outbox
 from runner.turns import Turns
+
+if TYPE_CHECKING:
+    from runner.hooks import RunnerHooks
 
 Work = Callable[[list[Job]], Report]
 
@@ -62,8 +66,9 @@ def _work(
     _tell_failures(registry, log)
     app = RunnerApp(settings, database, registry, most=lane.concurrency)
     use_app(app)
+    hooks = _hooks(settings, guard, log)
     invoker = Invoker(
-        registry=registry,
+        registry=registry.hooked(hooks) if hooks else registry,
         database=database,
         transaction=JobTransaction(database),
         guard=guard,
@@ -71,6 +76,7 @@ def _work(
         usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
         window_seconds=assignment.window_seconds,
         dice=random.random,
+        announce=_announce(settings, database),
     )
     batches = BatchRunner(invoker, outbox, guard, log)
     try:
@@ -79,6 +85,24 @@ def _work(
         return code
     finally:
         app.close()
+        if hooks is not None:
+            hooks.close()
+
+
+def _hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":
+    if not (settings.hooks_before or settings.hooks_after):
+        return None
+    from runner.hooks import open_hooks  # most runners do without
+
+    return open_hooks(settings, guard, log)
+
+
+def _announce(settings: Settings, database: Database) -> Callable[[Job], None] | None:
+    if not settings.hooks_on_dead:
+        return None
+    from mayfly.hooks.deaths import announcer  # as above
+
+    return announcer(settings, database)
 
 
 def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int) -> Work:

@@ -75,6 +75,8 @@ class Loop:
 
 async def _call(run: Run) -> None:
     try:
+        if run.handler.hooks is not None:
+            run.handler.hooks.before(run.job)
         run.note_return(await run.handler.function(*arguments(run.handler, run.job)))
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the loop's end
         run.error = error

@@ -95,7 +95,10 @@ class _Worker(Thread):
     def _call(self, run: Run) -> None:
         try:
             self._admit(run)
-            result = copy_context().run(run.handler.function, *arguments(run.handler, run.job))
+            context = copy_context()
+            if run.handler.hooks is not None:
+                context.run(run.handler.hooks.before, run.job)
+            result = context.run(run.handler.function, *arguments(run.handler, run.job))
             self._admit(None)
             run.note_return(result)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the thread's end

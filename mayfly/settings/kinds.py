@@ -9,6 +9,7 @@ from mayfly.settings.values import (
     NAME_PATTERN,
     NAME_RULE,
     check_host_name,
+    read_functions,
     read_modules,
     read_paths,
     read_size,
@@ -40,6 +41,11 @@ Modules = Annotated[
     tuple[str, ...],
     BeforeValidator(read_modules),
     Field(description="dotted module names, separated by commas"),
+]
+Functions = Annotated[
+    tuple[str, ...],
+    BeforeValidator(read_functions),
+    Field(description="module:function, or several separated by commas"),
 ]
 Paths = Annotated[
     tuple[Path, ...],

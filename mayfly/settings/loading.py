@@ -78,7 +78,7 @@ def _display(settings: Settings, name: str) -> str:
     value = getattr(settings, name)
     if isinstance(value, Secret):
         return mask_password(value.get_secret_value()) if name == "database_url" else "***"
-    if value is None:
+    if value is None or value == ():
         return "none"
     if SIZE in SettingsModel.model_fields[name].metadata:
         return size_text(value)

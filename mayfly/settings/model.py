@@ -22,6 +22,7 @@ from mayfly.settings.kinds import (
     SIZE,
     Count,
     Days,
+    Functions,
     HostName,
     Modules,
     Name,
@@ -82,6 +83,9 @@ class SettingsModel(BaseSettings):
     min_free_memory: Annotated[int, size(0), SIZE] = 64 * MIB
     max_load: Annotated[Real, Field(ge=0, description="a number, 0 or more")] = 10.0
     handlers: Modules = ("handlers",)
+    hooks_before: Functions = ()
+    hooks_after: Functions = ()
+    hooks_on_dead: Functions = ()
     schedule_files: Paths = tuple(map(Path, SCHEDULE_FILES))
     log_dir: Annotated[Path, Field(description="a directory")] = Path("logs")
     log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = "text"

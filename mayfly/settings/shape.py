@@ -70,6 +70,9 @@ class Settings(NamedTuple):
     min_free_memory: int
     max_load: float
     handlers: tuple[str, ...]
+    hooks_before: tuple[str, ...]
+    hooks_after: tuple[str, ...]
+    hooks_on_dead: tuple[str, ...]
     schedule_files: tuple[Path, ...]
     log_dir: Path
     log_format: str

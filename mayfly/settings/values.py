@@ -51,6 +51,19 @@ def read_modules(value: object) -> tuple[str, ...]:
     return modules
 
 
+def read_functions(value: object) -> tuple[str, ...]:
+    """`module:function`: the colon says where the module's name ends, whatever can be imported just now."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    functions = tuple(name.strip() for name in names)
+    for function in functions:
+        module, _, name = function.partition(":")
+        if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise ValueError
+    return functions
+
+
 # Where schedules are looked for; these may be missing, others may not.
 SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")
 

@@ -111,6 +111,7 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"LANES__MAIL__RANK": "-5", "LANES__MAIL__EXTERNAL": "true"},
         {"LANES__B__RANK": "1", "LANES__A__RANK": "2", "LANES__B__CONCURRENCY": "7"},
         {"SCHEDULE_FILES": "/etc/mayfly/schedule, mine"},
+        {"HOOKS_BEFORE": "app.tracing:before", "HOOKS_ON_DEAD": "app.mail:alarm, app.chat:alarm"},
     ],
 )
 def test_what_people_write_is_read(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -1,0 +1,68 @@
+"""A death is announced before it is written, and told only when it is."""
+
+import pytest
+
+from mayfly.engine import Database
+from mayfly.hooks.deaths import announcer, read_dead
+from mayfly.outcome import Kind, Snooze
+from mayfly.schema import jobs
+from mayfly.settings import load_settings
+from tests.database.factories import change_job, claim_jobs, rows_of
+from tests.factories import insert_row, make_job
+
+SETTINGS = load_settings()._replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
+
+
+def test_each_hook_has_a_notice_of_its_own(database: Database) -> None:
+    """Due at once, in a lane that no application's jobs are in; said again, it is still one."""
+    announce = announcer(SETTINGS, database)
+    announce(make_job(id=7))
+
+    announce(make_job(id=7))
+
+    notices = rows_of(database, jobs)
+    assert [(row.type, row.lane, row.payload) for row in notices] == [
+        ("mayfly.on_dead", "mayfly", '{"job":7,"hook":"app.alerts:mail"}'),
+        ("mayfly.on_dead", "mayfly", '{"job":7,"hook":"app.alerts:chat"}'),
+    ]
+    assert len(claim_jobs(database, lane="mayfly")) == 2
+
+
+def test_hooks_with_long_names_are_told_apart(database: Database) -> None:
+    """By the end of the name: a key has room for 190 characters."""
+    long = "a" * 200
+    announcer(SETTINGS._replace(hooks_on_dead=(f"{long}:mail", f"{long}:chat")), database)(make_job())
+
+    assert len(rows_of(database, jobs)) == 2
+
+
+def test_a_death_that_is_not_yet_written_is_waited_for(database: Database) -> None:
+    """The runner that announced it writes its outcomes together."""
+    job_id = insert_row(database)
+    claim_jobs(database)
+
+    with pytest.raises(Snooze):
+        read_dead(database, job_id)
+
+
+@pytest.mark.parametrize("status", ["pending", "done", "cancelled"])
+def test_who_is_not_dead_is_not_told(database: Database, status: str) -> None:
+    """Its runner had lost it, or somebody has brought it back to life; or it is gone altogether."""
+    job_id = insert_row(database, status=status)
+
+    assert read_dead(database, job_id) is None
+    assert read_dead(database, job_id + 1) is None
+
+
+def test_who_is_dead_is_told_with_the_reason(database: Database) -> None:
+    """All that a handler would see of the job."""
+    job_id = insert_row(database, type="mail", payload='{"to": "ann"}', group_key="campaign", max_attempts=3)
+    change_job(database, job_id, status="dead", attempts=3, last_error="refused\n  in line 7")
+
+    found = read_dead(database, job_id)
+
+    assert found is not None
+    job, outcome = found
+    assert (job.id, job.type, job.payload, job.group_key) == (job_id, "mail", {"to": "ann"}, "campaign")
+    assert (job.attempt, job.max_attempts) == (3, 3)
+    assert (outcome.kind, outcome.error) == (Kind.DEAD, "refused\n  in line 7")

@@ -1,0 +1,88 @@
+"""docs/hooks.md says what is true: its example is installed and run, its lines are those of the log."""
+
+import json
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from mayfly import events
+from mayfly.hooks.deaths import ATTEMPTS
+from mayfly.logs import render_text
+from mayfly.outcome import Kind
+from tests.factories import NOON
+from tests.process.installation import Installation
+
+PAGE = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text("utf-8")
+
+
+def block(language: str) -> str:
+    [found] = re.findall(rf"^```{language}\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def pager() -> Iterator[tuple[str, list[str]]]:
+    """The URL of somebody who takes alarms, and what has come in."""
+    texts: list[str] = []
+
+    class Pager(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            texts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["text"])
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Pager) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/", texts
+        server.shutdown()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Installation]:
+    """An installation with the page's files in its home."""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "watching.py").write_text(block("python"))
+    (tmp_path / ".env").write_text(block("sh"))
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    yield made
+    made.end()
+
+
+def test_the_example_works(shop: Installation, pager: tuple[str, list[str]]) -> None:
+    """In real runners: a span in the log for each job, an alarm for the one that is dead."""
+    url, texts = pager
+    done, dead = shop.enqueue("noop")[0], shop.enqueue("give_up")[0]
+
+    cycle = shop.dispatch(PAGER_URL=url)
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert re.search(rf"printed: span type=noop job={done} outcome=done seconds=0\.\d+$", shop.log, re.MULTILINE)
+    assert f"span type=give_up job={dead} outcome=dead" in shop.log
+    assert texts == [f"job {dead} (give_up) is dead: no such customer"]
+
+
+def test_the_lines_are_those_of_the_log() -> None:
+    """As an operator greps for them."""
+    said = [
+        events.hook_failed("shop.watching:after", 12, "send_email", "KeyError: 12"),
+        events.hook_failures("shop.watching:after", 512),
+    ]
+
+    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)
+
+    assert f"```\n{lines}\n```" in PAGE
+
+
+def test_the_words_are_those_of_the_outcomes() -> None:
+    """All but `crashed`, which no `after` is told: its process is gone."""
+    [listed] = re.findall(r"words of the totals \(([^)]+)\)", PAGE)
+
+    assert set(re.findall(r"`([^`]+)`", listed)) == set(Kind) - {Kind.CRASHED}
+    assert f"with backoff, {ATTEMPTS} times" in PAGE
