@@ -58,7 +58,7 @@ def current_app() -> App:
 
 
 def use_app(app: App) -> None:
-    """A runner lets handlers enqueue through what it has opened."""
+    """A runner lets handlers enqueue through what it has opened, a test lets all enqueue into its own database."""
     _apps[os.getpid()] = app
 
 

@@ -1,5 +1,7 @@
 """Every error that people can meet: its class writes the sentence that says what to do."""
 
+from collections.abc import Mapping
+
 
 class MayflyError(Exception):
     """Something a person can put right; its text is shown without a traceback."""
@@ -204,6 +206,49 @@ class NeverAwaited(HandlerError):
 class HookUnusable(HandlerError):
     def __init__(self, variable: str, name: str, reason: str) -> None:
         super().__init__(f"{variable}={name}: {reason}.")
+
+
+# --- tests of applications --------------------------------------------------------------------------------
+
+
+class NeedsTestDatabase(MayflyError):
+    def __init__(self) -> None:
+        super().__init__(
+            "This needs a database of the test's own: give the test the fixture `mayfly_db`, or run it inside "
+            "`with mayfly.testing.using_database(url)`. The one that the settings name is never touched by a test."
+        )
+
+
+class UnsafeTestDatabase(MayflyError):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"Tests empty the Mayfly tables of their database, and {where} has no `test` in its name. "
+            "Give them one of their own, such as shop_test."
+        )
+
+
+class SharedTestDatabase(MayflyError):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"Several processes share these tests (pytest -n), and {where} would be emptied by each of them. "
+            "Write {worker} into its name, as in shop_test_{worker}, and make one for gw0, gw1 and so on."
+        )
+
+
+class UnknownHandler(HandlerError):
+    def __init__(self, wanted: object, nearest: str | None, failures: Mapping[str, str]) -> None:
+        shown = f"type {wanted!r}" if isinstance(wanted, str) else f"{wanted!r}: is it declared with @handler"
+        hint = f"; did you mean {nearest!r}?" if nearest else "?" if not isinstance(wanted, str) else "."
+        broken = "".join(f" {module} cannot be imported: {reason}." for module, reason in failures.items())
+        super().__init__(f"No handler for {shown}{hint}{broken}")
+
+
+class DrainEndless(MayflyError):
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"drain() has run {most:,} jobs and there is no end: does a handler enqueue itself, or snooze for no "
+            "time? most= allows more."
+        )
 
 
 # --- the fleet --------------------------------------------------------------------------------------------

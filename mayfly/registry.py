@@ -142,6 +142,17 @@ def handler(
     return declare
 
 
+def declared() -> Mapping[str, Handler]:
+    """What was declared in this process by now."""
+    return _declared
+
+
+def forget_local() -> None:
+    """What was declared inside of a function, as tests do: the next test may declare another of that type."""
+    for each in [each for each in _declared.values() if "<locals>" in each.where]:
+        del _declared[each.type]
+
+
 def load_handlers(modules: Sequence[str]) -> Registry:
     """Import the named modules, packages with all that is in them, and the installed entry points."""
     failures: dict[str, str] = {}

@@ -52,18 +52,20 @@ class BatchRunner:
             if not self.guard.may_start:
                 self.give_back([job, *remaining], report)
                 break
-            self._run_one(job, report)
+            self.run_one(job, report)
         self.log.say(events.batch_completed(report.outcomes))
         return report
 
-    def _run_one(self, job: Job, report: Report) -> None:
+    def run_one(self, job: Job, report: Report) -> Ran | None:
+        """What became of it; None if it was no longer ours."""
         self.outbox.before(job.type)
         ran = self._settle(job, self.invoker.run(job))
         if ran is None:
-            return
+            return None
         report.outcomes[ran.outcome.kind] += 1
         if ran.outcome is not DONE:
             self.note(job, ran, report)
+        return ran
 
     def note(self, job: Job, ran: Ran, report: Report) -> None:
         """What is not plainly done is remembered, and told if it is worth a line."""

@@ -42,6 +42,10 @@ class Ran(NamedTuple):
 RETURNED = Ran(DONE)
 
 
+class Misfit(Dead):
+    """A payload that does not fit its handler's model; `enqueue` would have refused it."""
+
+
 class JobTransaction:
     """The one connection of this runner, lent to a handler: its writes commit with the job's own settlement."""
 
@@ -175,7 +179,7 @@ def arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
         payload = job.payload
         return job, handler.model.model_validate(payload) if handler.model else payload
     except ValueError as error:
-        raise Dead(f"the payload does not fit {handler.where}: {describe_misfit(error)}") from error
+        raise Misfit(f"the payload does not fit {handler.where}: {describe_misfit(error)}") from error
 
 
 def returned(handler: Handler, result: object) -> Ran:

@@ -30,7 +30,7 @@ class Loop:
         self._thread.start()
 
     def start(self, run: Run) -> None:
-        run.job.open_transaction = _refuse
+        run.job.open_transaction = refuse_transaction
         self._loop.call_soon_threadsafe(self._begin, run)
 
     def interrupt(self, run: Run) -> None:
@@ -83,5 +83,5 @@ async def _call(run: Run) -> None:
         run.note_end()
 
 
-def _refuse(_job: Job) -> "AbstractContextManager[Connection]":
+def refuse_transaction(_job: Job) -> "AbstractContextManager[Connection]":
     raise TransactionOnTheLoop

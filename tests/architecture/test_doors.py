@@ -189,6 +189,7 @@ def test_only_the_command_line_ends_the_process() -> None:
         "mayfly/commandline.py": "how every command ends",
         "mayfly/hooks/find.py": "catches SystemExit: as registry.py does",
         "mayfly/prctl.py": "a runner whose dispatcher died before it could ask to die with it",
+        "mayfly/testing/process.py": "knows SystemExit, the job's failure, from Ctrl-C, the test's end",
         "mayfly/registry.py": "catches SystemExit: a handler module that exits must not end the runner",
         "runner/hooks.py": "catches SystemExit: a hook that exits must not end the runner",
         "dispatcher/forking.py": "a forked child must never return into the stack it was forked from",

@@ -10,12 +10,14 @@ import pytest
 import mayfly
 from tests.architecture.sources import PACKAGES, ROOT, Source, sources, told
 
+TESTING = "mayfly/testing"  # a room of its own in mayfly's house: it runs jobs, and nobody else in there imports it
 MAY_IMPORT = {
     "mayfly": {"mayfly"},
     "dispatcher": {"dispatcher", "mayfly"},
     "runner": {"runner", "mayfly"},
     "handlers": {"handlers", "mayfly"},
     "console": {"console", "mayfly"},
+    TESTING: {"mayfly", "runner"},
 }
 IN_THE_FORKED_CHILD = {
     ("dispatcher", "runner")
@@ -23,9 +25,15 @@ IN_THE_FORKED_CHILD = {
 OURS = {*PACKAGES, "tests", "scripts"}
 
 
+def room_of(source: Source) -> str:
+    return TESTING if source.path.startswith(f"{TESTING}/") else source.package
+
+
 def broken_table(source: Source) -> Iterator[str]:
     for each in source.imports:
-        if each.top in OURS - MAY_IMPORT[source.package]:
+        if room_of(source) != TESTING and f"{each.module}.".startswith("mayfly.testing."):
+            yield source.at(each.line, "what is for tests is imported by tests alone")
+        if each.top in OURS - MAY_IMPORT[room_of(source)]:
             late = (source.package, each.top) in IN_THE_FORKED_CHILD
             if each.at_start or not late:
                 where = ", but inside a function" if late else ""
@@ -219,6 +227,9 @@ def test_everything_in_the_shop_window_is_there() -> None:
         ("handlers/x.py", "import runner"),
         ("console/x.py", "from dispatcher import cycle"),
         ("runner/x.py", "from tests import factories"),
+        ("mayfly/testing/x.py", "def late():\n    import dispatcher.cycle"),
+        ("mayfly/app.py", "from mayfly.testing.clock import pinned_offset"),
+        ("handlers/x.py", "import mayfly.testing"),
     ],
 )
 def test_a_broken_table_is_seen(path: str, text: str) -> None:
@@ -234,6 +245,7 @@ def test_a_broken_table_is_seen(path: str, text: str) -> None:
         ("dispatcher/x.py", "def child():\n    from runner.cli import run_assigned"),
         ("dispatcher/x.py", "import dispatcher.plan\nfrom mayfly.jobs import claim"),
         ("dispatcher/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner.guard"),
+        ("mayfly/testing/x.py", "from runner.invoke import Invoker\nfrom mayfly.testing import clock"),
         ("mayfly/jobs/x.py", "from . import claim\nfrom ..clock import pause"),
         ("console/x.py", "import flask\nfrom mayfly import events"),
     ],

@@ -1,4 +1,4 @@
-"""For the tests of applications and handlers: let a frozen Python clock rule over the database's."""
+"""Let a frozen Python clock rule over the database's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,0 +1,35 @@
+"""For tests of applications and their handlers: run jobs in the test's own process, see what is enqueued."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mayfly.testing.assertions import assert_enqueued
+    from mayfly.testing.clock import pinned_offset
+    from mayfly.testing.database import FreshDatabase, using_database
+    from mayfly.testing.draining import drain
+    from mayfly.testing.inline import run_inline
+    from mayfly.testing.results import Drained, Run
+    from mayfly.testing.table import EnqueuedJob, enqueued_jobs
+
+__all__ = [
+    "Drained", "EnqueuedJob", "FreshDatabase", "Run", "assert_enqueued", "drain", "enqueued_jobs", "pinned_offset",
+    "run_inline", "using_database",
+]  # fmt: skip
+
+_HOME = {
+    "assert_enqueued": "assertions",
+    "pinned_offset": "clock",
+    **dict.fromkeys(("FreshDatabase", "using_database"), "database"),
+    "drain": "draining",
+    "run_inline": "inline",
+    **dict.fromkeys(("Drained", "Run"), "results"),
+    **dict.fromkeys(("EnqueuedJob", "enqueued_jobs"), "table"),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Imported on first use: pytest loads the plugin in here for projects that have never heard of it."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'mayfly.testing' has no attribute {name!r}")
+    return getattr(import_module(f"mayfly.testing.{_HOME[name]}"), name)

@@ -1,0 +1,94 @@
+"""Run one handler on one payload, here and now; no row is written."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from mayfly.clock import Clock
+from mayfly.engine import Database
+from mayfly.errors import DatabaseError, NeedsTestDatabase, UnknownHandler
+from mayfly.job import Job
+from mayfly.jobs.enqueue import Door
+from mayfly.registry import Handler, Registry
+from mayfly.settings import Settings
+from mayfly.testing.apps import AppWithoutDatabase, any_inline_app
+from mayfly.testing.process import InlineInvoker, inline_invoker
+from mayfly.testing.results import Run
+from runner.invoke import Ran
+
+JOB_ID = 1
+
+
+def run_inline(
+    handler: str | Callable[..., Any],
+    payload: Mapping[str, Any] | None = None,
+    *,
+    attempt: int = 1,
+    max_attempts: int | None = None,
+    group_key: str | None = None,
+    raises: bool = True,
+) -> Run:
+    """Run a handler, given by its type or itself, as a runner would; what would become of its job.
+
+    The payload is checked as by `enqueue`. What the handler raises to steer its job is the outcome; any other error
+    is raised here too, unless `raises=False`: then it is an outcome like the others, and `run.error` has it.
+    """
+    with any_inline_app() as app:
+        registry = app.registry
+        known = _find(registry, handler)
+        job = _make_job(app.settings, known, payload or {}, attempt, max_attempts, group_key)
+        database = cast(Database, _NoDatabase()) if isinstance(app, AppWithoutDatabase) else app.database
+        with inline_invoker(app.settings, registry, database) as invoker:
+            run = Run(job, _run(invoker, job).outcome, invoker.errors.get(job.id))
+    if raises and run.error is not None:
+        raise run.noted_error()
+    return run
+
+
+def _find(registry: Registry, wanted: str | Callable[..., Any]) -> Handler:
+    if isinstance(wanted, str):
+        found = registry.get(wanted)
+        nearest = None if found else registry.nearest(wanted)
+    else:
+        found = next((each for each in registry.handlers.values() if each.function is wanted), None)
+        nearest = None
+    if found is None:
+        raise UnknownHandler(wanted, nearest, registry.failures)
+    return found
+
+
+def _make_job(
+    settings: Settings,
+    handler: Handler,
+    payload: Mapping[str, Any],
+    attempt: int,
+    max_attempts: int | None,
+    group_key: str | None,
+) -> Job:
+    door = Door(settings.payload_limit, settings.max_attempts)
+    new = door.admit(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
+    return Job(JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key)
+
+
+def _run(invoker: InlineInvoker, job: Job) -> Ran:
+    """What the handler wrote in job.transaction() is committed where a runner would have settled the job with it."""
+    ran = invoker.run(job)
+    if invoker.transaction.connection is None:
+        return ran
+    try:
+        invoker.transaction.commit()
+    except (SQLAlchemyError, DatabaseError) as error:
+        return invoker.failed(job, error)
+    return ran
+
+
+class _NoDatabase:
+    """As much of one as a handler needs that uses none."""
+
+    clock = Clock()
+
+    def transaction(self) -> AbstractContextManager[Connection]:
+        raise NeedsTestDatabase

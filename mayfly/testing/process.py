@@ -1,0 +1,125 @@
+"""A runner's parts, put together for the process of a test: nothing here forks, kills, waits or rolls dice."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from mayfly.backoff import Backoff
+from mayfly.engine import Database
+from mayfly.events import Level
+from mayfly.job import Job
+from mayfly.logs import Log
+from mayfly.outcome import Steer
+from mayfly.page import Page
+from mayfly.registry import Handler, Registry
+from mayfly.settings import Settings
+from runner.guard import Guard
+from runner.hooks import open_hooks
+from runner.invoke import Invoker, JobTransaction, Misfit, Ran
+from runner.loop import refuse_transaction
+
+
+class Patience(Guard):
+    """Ends nobody: tests have time limits of their own, and whoever stops at a breakpoint has none."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(inf, page)
+
+    def _arm(self) -> None:
+        """No alarm: it would be this process's only one, and the test's own."""
+
+
+@dataclass(frozen=True)
+class InlineInvoker(Invoker):
+    """Remembers what handlers raised: a row keeps its text only."""
+
+    errors: dict[int, BaseException] = field(default_factory=dict)
+
+    def failed(self, job: Job, error: BaseException) -> Ran:
+        ran = super().failed(job, error)
+        if not isinstance(error, Exception | SystemExit):
+            raise error  # Ctrl-C, pytest.fail() and their kind: meant for the test, not for the job
+        self.errors[job.id] = error
+        return ran
+
+    def steered(self, handler: Handler, job: Job, steer: Steer) -> Ran:
+        if isinstance(steer, Misfit):  # raised by us, and not by the handler to steer
+            self.errors[job.id] = steer
+        return super().steered(handler, job, steer)
+
+
+@contextmanager
+def inline_invoker(
+    settings: Settings,
+    registry: Registry,
+    database: Database,
+    announce: Callable[[Job], None] | None = None,
+) -> Iterator[InlineInvoker]:
+    """With the hooks that the settings name; without chance, so that a retry is due when the docs say."""
+    with TemporaryDirectory(prefix="mayfly-") as directory:
+        page = Page(Path(directory) / "page")
+        guard = Patience(page)
+        hooks = open_hooks(settings, guard, inline_log())
+        inline = replace(registry, handlers={name: _inline(each) for name, each in registry.handlers.items()})
+        yield InlineInvoker(
+            registry=inline.hooked(hooks) if hooks else inline,
+            database=database,
+            transaction=JobTransaction(database),
+            guard=guard,
+            page=page,
+            usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
+            window_seconds=settings.worker_timeout,
+            dice=lambda: 0.0,
+            announce=announce,
+        )
+        if hooks is not None:
+            hooks.close()
+        page.close()
+
+
+class _Stderr:
+    """What pytest captures, and shows with a test that failed."""
+
+    def write(self, line: str, level: Level) -> None:
+        if level is not Level.INFO:
+            print(line, file=sys.stderr)  # noqa: T201 - the log of a test
+
+
+def inline_log() -> Log:
+    return Log(_Stderr(), "mayfly.testing")
+
+
+def _inline(handler: Handler) -> Handler:
+    """As a plain function: one job after the other, where the test can see and patch what they do."""
+    if handler.is_async:
+        return replace(handler, function=_awaited(handler.function), is_async=False)
+    return handler if handler.threads is None else replace(handler, threads=None)
+
+
+def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(job: Job, *payload: Any) -> Any:
+        job.open_transaction = refuse_transaction
+        if not _is_on_a_loop():
+            return asyncio.run(function(job, *payload))
+        with ThreadPoolExecutor(1) as beside:  # the test is itself a coroutine, and waits
+            return beside.submit(copy_context().run, asyncio.run, function(job, *payload)).result()
+
+    return call
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

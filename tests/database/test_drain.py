@@ -1,0 +1,344 @@
+"""drain(): what is due is run in the test's own process, with the table as the only witness."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+from sqlalchemy import text
+
+from mayfly import Dead, Job, Retry, Snooze, enqueue, handler
+from mayfly.app import current_app
+from mayfly.clock import Clock
+from mayfly.engine import Database
+from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
+from mayfly.outcome import Outcome
+from mayfly.schema import attempts, totals
+from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
+from runner.invoke import Misfit
+from tests.database.factories import change_job, rows_of, run_sql
+from tests.factories import NOON, get_row, insert_row
+
+AN_HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def fresh(migrated_url: str) -> Iterator[FreshDatabase]:
+    with using_database(migrated_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def calls() -> list[str]:
+    """What the handler `note` was called with; `stumble` fails so many times."""
+    noted: list[str] = []
+
+    @handler("note")
+    def note(job: Job) -> str:
+        noted.append(job.payload["text"])
+        return noted[-1].upper()
+
+    @handler("stumble", lane="failing", backoff_base=1, max_attempts=3)
+    def stumble(job: Job) -> None:
+        noted.append(f"attempt {job.attempt}")
+        if job.attempt <= job.payload["times"]:
+            raise ConnectionError("away")
+
+    return noted
+
+
+def test_what_is_due_is_run_and_settled(calls: list[str], database: Database) -> None:
+    """As a runner does it: the row, the totals and the answer agree."""
+    ids = [enqueue("note", {"text": each}) for each in ("a", "b")]
+    later = enqueue("note", {"text": "later"}, delay=60)
+
+    drained = drain()
+
+    assert (drained.outcomes, calls) == ({"done": 2}, ["a", "b"])
+    assert [(run.job.id, run.result) for run in drained.runs] == [(ids[0], "A"), (ids[1], "B")]
+    assert [get_row(database, each).status for each in (*ids, later)] == ["done", "done", "pending"]
+    assert [(row.type, row.outcome, row.jobs) for row in rows_of(database, totals)] == [("note", "done", 2)]
+    assert len(drain()) == 0
+
+
+def test_the_order_is_always_the_same(calls: list[str]) -> None:
+    """Lane by lane, within one by priority, then by when it was due; what a job enqueues may come next."""
+
+    @handler("urge", lane="a")
+    def urge(_job: Job) -> None:
+        enqueue("note", {"text": "urgent"}, lane="a", priority=0)
+
+    enqueue("note", {"text": "b"}, lane="b")
+    enqueue("urge")
+    for number, priority in enumerate((2, 1, 0, 1)):
+        enqueue("note", {"text": f"{priority} {number}"}, lane="a", priority=priority)
+
+    drain()
+
+    assert calls == ["0 2", "urgent", "1 1", "1 3", "2 0", "b"]
+
+
+def test_what_jobs_enqueue_is_run_too(calls: list[str]) -> None:
+    """In whichever lane, also before the one that is just drained."""
+
+    @handler("breed", lane="z")
+    def breed(_job: Job) -> None:
+        enqueue("note", {"text": "child"}, lane="a")
+
+    enqueue("breed")
+
+    assert (drain().outcomes, calls) == ({"done": 2}, ["child"])
+
+
+def test_lanes_can_be_chosen(calls: list[str]) -> None:
+    """The others are left alone, and so is their clock."""
+    for lane in ("a", "b"):
+        enqueue("note", {"text": lane}, lane=lane)
+    enqueue("note", {"text": "c"}, lane="c", delay=60)
+
+    drain(lanes=["b"], advance=True)
+
+    assert calls == ["b"]
+
+
+def test_an_error_ends_the_drain_and_is_raised(calls: list[str], database: Database) -> None:
+    """The job is settled all the same: with one attempt spent, and due after the backoff."""
+    job_id = enqueue("stumble", {"times": 1}, lane="a")
+    enqueue("note", {"text": "not reached"}, lane="b")
+
+    with pytest.raises(ConnectionError) as caught:
+        drain()
+
+    row = get_row(database, job_id)
+    assert (row.status, row.attempts, calls) == ("pending", 1, ["attempt 1"])
+    assert caught.value.__notes__ == [
+        f'job {job_id} (stumble) attempt 1/3: failed: ConnectionError: away\npayload: {{"times":1}}'
+    ]
+    assert [each.outcome for each in rows_of(database, attempts)] == ["failed"]
+
+
+def test_errors_can_be_reported_instead(calls: list[str]) -> None:
+    """All that is due is run, and what failed is told."""
+    enqueue("stumble", {"times": 1})
+    enqueue("note", {"text": "reached"}, lane="z")
+
+    drained = drain(raises=False)
+
+    [failure] = drained.failures
+    assert (drained.outcomes, calls) == ({"failed": 1, "done": 1}, ["attempt 1", "reached"])
+    assert (failure.job.type, failure.reason) == ("stumble", "ConnectionError: away")
+    assert isinstance(failure.error, ConnectionError)
+
+
+def test_what_a_handler_raises_to_steer_is_no_error(database: Database) -> None:
+    """It is counted, and the row says the rest."""
+
+    @handler("steer")
+    def steer(job: Job) -> None:
+        raise {"retry": Retry("busy", after=60), "snooze": Snooze(after=60), "dead": Dead("gone")}[job.payload["how"]]
+
+    ids = [enqueue("steer", {"how": each}) for each in ("retry", "snooze", "dead")]
+
+    drained = drain()
+
+    assert drained.outcomes == {"failed": 1, "snoozed": 1, "dead": 1}
+    assert [(get_row(database, each).status, get_row(database, each).attempts) for each in ids] == [
+        ("pending", 1),
+        ("pending", 0),
+        ("dead", 1),
+    ]
+
+
+def test_time_can_be_moved_on_to_whatever_is_due(calls: list[str], database: Database) -> None:
+    """Retries and delayed jobs in the order of their time, to the last; then the clock is as it was."""
+    job_id = enqueue("stumble", {"times": 2})
+    enqueue("note", {"text": "after 3 s"}, delay=3)
+    enqueue("note", {"text": "tomorrow"}, delay=86_400)
+    before = current_app().database.clock.offset
+
+    drained = drain(advance=True, raises=False)
+
+    assert calls == ["attempt 1", "attempt 2", "after 3 s", "attempt 3", "tomorrow"]
+    assert drained.outcomes == {"failed": 2, "done": 3}
+    assert get_row(database, job_id).finished_at - get_row(database, job_id).created_at >= timedelta(seconds=6)
+    assert current_app().database.clock.offset == before
+
+
+def test_time_can_be_moved_on_so_far_and_no_further(calls: list[str]) -> None:
+    """An hour has passed, to the second."""
+    for text_, delay in (("59 min", 59 * 60), ("61 min", 61 * 60)):
+        enqueue("note", {"text": text_}, delay=delay)
+
+    drain(advance=AN_HOUR)
+
+    assert calls == ["59 min"]
+
+
+def test_retries_end_with_the_last_attempt(calls: list[str], database: Database) -> None:
+    """The whole life of a job that never succeeds, in an instant."""
+    job_id = enqueue("stumble", {"times": 9})
+
+    drained = drain(advance=True, raises=False)
+
+    assert drained.outcomes == {"failed": 2, "dead": 1}
+    assert get_row(database, job_id).status == "dead"
+
+
+@pytest.mark.parametrize("year", [1999, 2035])
+def test_freezegun_holds_the_queues_clock(year: int, calls: list[str]) -> None:
+    """Whether it is stopped in the past or in the future: jobs are due by it, and only it moves them."""
+    with freeze_time(NOON.replace(year=year)) as frozen:
+        enqueue("note", {"text": "now"})
+        enqueue("note", {"text": "in an hour"}, delay=AN_HOUR)
+        drain()
+        before = [*calls]
+        frozen.tick(AN_HOUR)
+        drain()
+
+    assert (before, calls) == (["now"], ["now", "in an hour"])
+    assert [job.run_at for job in enqueued_jobs()] == [
+        NOON.replace(year=year),
+        NOON.replace(year=year) + AN_HOUR,
+    ]
+
+
+def test_rows_of_plain_sql_are_run(calls: list[str], database: Database) -> None:
+    """With the database's own time; one whose payload does not fit its model is an error here."""
+    run_sql(database, """INSERT INTO mayfly_jobs (type, payload) VALUES ('note', '{"text": "plain"}')""")
+    run_sql(
+        database, "INSERT INTO mayfly_jobs (type, lane, payload) VALUES ('sleep', 'z', :text)", text='{"seconds":"x"}'
+    )
+
+    with pytest.raises(Misfit, match=r"the payload does not fit handlers\.samples\.sleep: seconds: "):
+        drain()
+
+    assert calls == ["plain"]
+
+
+def test_a_transaction_of_a_handler_commits_with_its_job(database: Database) -> None:
+    """Its rows, the jobs that it enqueued and `done`; or nothing of these."""
+    target = insert_row(database, type="target", status="done")
+
+    @handler("write")
+    def write(job: Job) -> None:
+        with job.transaction() as connection:
+            written = {"key": f"by {job.id}", "id": target}
+            connection.execute(text("UPDATE mayfly_jobs SET group_key = :key WHERE id = :id"), written)
+            enqueue("noop")
+            if job.payload["fails"]:
+                raise ConnectionError("away")
+
+    good = enqueue("write", {"fails": False})
+    drain()
+    enqueue("write", {"fails": True})
+    drained = drain(raises=False)
+
+    assert get_row(database, target).group_key == f"by {good}"
+    assert drained.outcomes == {"failed": 1}
+    assert [job.status for job in enqueued_jobs("noop")] == ["done"]
+
+
+def test_a_job_that_killed_runners_before_is_run(calls: list[str], database: Database) -> None:
+    """Each job has a runner of its own here."""
+    for each in ("a", "b"):
+        change_job(database, enqueue("note", {"text": each}), suspect=1, crashes=2)
+
+    drain()
+
+    assert calls == ["a", "b"]
+
+
+def test_a_type_that_nobody_knows_is_an_error(database: Database) -> None:
+    """Or is reported, with an attempt spent as in a runner."""
+    job_id = enqueue("noooop")
+
+    with pytest.raises(UnknownHandler, match=r"No handler for type 'noooop'; did you mean 'noop'\?"):
+        drain()
+    drained = drain(advance=AN_HOUR, raises=False)
+
+    assert (drained.outcomes, get_row(database, job_id).status) == ({"failed": 3, "dead": 1}, "dead")
+
+
+def test_a_module_that_cannot_be_imported_is_an_error(
+    migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    """At the first job that may be in it: a runner would give that back for ever."""
+    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setenv("HANDLERS", "handlers,no_such_module")
+    with using_database(migrated_url):
+        job_id = enqueue("whose")
+
+        with pytest.raises(UnknownHandler, match="no_such_module cannot be imported: ModuleNotFoundError"):
+            drain(raises=False)
+
+    assert (get_row(database, job_id).status, get_row(database, job_id).attempts) == ("pending", 0)
+
+
+def test_a_drain_without_end_is_ended(database: Database) -> None:
+    """With a sentence; the job that was next is as it was."""
+
+    @handler("again")
+    def again(_job: Job) -> None:
+        enqueue("again")
+
+    enqueue("again")
+
+    with pytest.raises(DrainEndless, match="drain\\(\\) has run 12 jobs and there is no end"):
+        drain(most=12)
+
+    rest = [job for job in enqueued_jobs() if job.status != "done"]
+    assert [(job.status, job.attempts) for job in rest] == [("pending", 0)]
+
+
+HEARD: list[str] = []
+
+
+def alarm(job: Job, outcome: Outcome) -> None:
+    HEARD.append(f"{job.type}: {outcome.error}")
+
+
+def test_deaths_are_told(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the jobs that HOOKS_ON_DEAD makes of them, in the same drain."""
+    HEARD.clear()
+    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setenv("HOOKS_ON_DEAD", f"{__name__}:alarm")
+
+    @handler("die")
+    def die(_job: Job) -> None:
+        raise Dead("gone")
+
+    with using_database(migrated_url):
+        enqueue("die")
+        drained = drain()
+
+    assert (drained.outcomes, HEARD) == ({"dead": 1, "done": 1}, ["die: gone"])
+
+
+def test_nobodys_real_jobs_are_run(migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
+    """Only a database that was given to the test is drained, or looked at."""
+    monkeypatch.setenv("DATABASE_URL", migrated_url)
+    monkeypatch.setattr("mayfly.app._apps", {})
+    job_id = insert_row(database)
+
+    for refused in (drain, enqueued_jobs):
+        with pytest.raises(NeedsTestDatabase):
+            refused()
+
+    assert get_row(database, job_id).status == "pending"
+
+
+def test_all_is_as_before_when_the_test_has_ended(migrated_url: str) -> None:
+    """What the process enqueues with, its clock, and the types that the test had declared."""
+    app, clock = current_app(), Clock(AN_HOUR)
+    with using_database(migrated_url):
+
+        @handler("mine")
+        def mine(_job: Job) -> None: ...
+
+        inside: list[Any] = [current_app(), current_app().registry.get("mine")]
+
+    assert app is current_app() is not inside[0]
+    assert (inside[1].type, current_app().registry.get("mine")) == ("mine", None)
+    with using_database(migrated_url):
+        assert clock.offset == timedelta(0)

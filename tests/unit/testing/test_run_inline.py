@@ -1,0 +1,223 @@
+"""run_inline(): a handler is run as by a runner, and nothing else of a runner is needed."""
+
+import asyncio
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+from pydantic import BaseModel
+
+from mayfly import Cancel, Dead, Job, MayflyError, Retry, Snooze, enqueue, handler
+from mayfly.app import current_app
+from mayfly.errors import BadPayload, NeedsTestDatabase, UnknownHandler
+from mayfly.registry import forget_local
+from mayfly.testing import run_inline
+from tests.factories import NOON
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A home without settings; what a test declares is forgotten."""
+    monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
+    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    forget_local()
+
+
+class Sum(BaseModel):
+    left: int
+    right: int = 1
+
+
+def test_a_handler_is_run_by_its_type_or_itself() -> None:
+    """With its payload as the model that it asks for; the result is what would be stored."""
+
+    @handler("add", lane="sums", max_attempts=7)
+    def add(job: Job, given: Sum) -> dict[str, Any]:
+        return {"sum": given.left + given.right, "of": (job.type, job.lane, job.attempt, job.max_attempts)}
+
+    run = run_inline(add, {"left": 2})
+
+    assert (run.kind, run.reason, run.error) == ("done", None, None)
+    assert run.result == run_inline("add", {"left": 2}).result == {"sum": 3, "of": ["add", "sums", 1, 7]}
+
+
+def test_a_payload_that_does_not_fit_is_refused_as_by_enqueue() -> None:
+    """The handler is not called."""
+
+    @handler("add")
+    def add(_job: Job, given: Sum) -> None:
+        pytest.fail(f"called with {given}")
+
+    with pytest.raises(BadPayload, match="left: Input should be a valid integer"):
+        run_inline(add, {"left": "two"})
+
+
+@pytest.mark.parametrize(
+    ("steer", "kind", "reason", "due_in"),
+    [
+        (Retry("busy", after=60), "failed", "busy", timedelta(seconds=60)),
+        (Retry("busy"), "failed", "busy", timedelta(seconds=4)),
+        (Snooze(after=90), "snoozed", None, timedelta(seconds=90)),
+        (Cancel("not wanted"), "cancelled", "not wanted", None),
+        (Dead("no such customer"), "dead", "no such customer", None),
+    ],
+)
+def test_what_steers_is_the_outcome(steer: Exception, kind: str, reason: str, due_in: timedelta | None) -> None:
+    """Nothing is raised, and when the next attempt is due is no matter of chance."""
+
+    @handler("steered")
+    def steered(_job: Job) -> None:
+        raise steer
+
+    with freeze_time(NOON):
+        run = run_inline(steered, attempt=2)
+
+    assert (run.kind, run.reason, run.error) == (kind, reason, None)
+    assert run.outcome.run_at == (None if due_in is None else NOON + due_in)
+
+
+def test_an_error_is_raised_with_a_note() -> None:
+    """The test fails where the handler does, and says with what it was called."""
+
+    @handler("divide")
+    def divide(job: Job) -> float:
+        return 1 / int(job.payload["by"])
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_inline(divide, {"by": 0})
+
+    assert caught.value.__notes__ == [
+        'job 1 (divide) attempt 1/5: failed: ZeroDivisionError: division by zero\npayload: {"by":0}'
+    ]
+
+
+def test_an_error_can_be_an_outcome() -> None:
+    """Tried again, and at the last attempt dead; a sys.exit() is an error like any other."""
+
+    @handler("leave")
+    def leave(_job: Job) -> None:
+        sys.exit("enough")
+
+    runs = [run_inline(leave, attempt=each, max_attempts=3, raises=False) for each in (1, 3)]
+
+    assert [(run.kind, run.reason, run.has_failed) for run in runs] == [
+        ("failed", "SystemExit: enough", True),
+        ("dead", "SystemExit: enough", True),
+    ]
+    assert isinstance(runs[0].error, SystemExit)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, pytest.fail.Exception])
+def test_what_is_meant_for_the_test_is_not_the_jobs(error: type[BaseException]) -> None:
+    """Ctrl-C ends the tests, and pytest.fail() in something that stands in for a mail server fails this one."""
+
+    @handler("interrupted")
+    def interrupted(_job: Job) -> None:
+        raise error
+
+    with pytest.raises(error):
+        run_inline(interrupted, raises=False)
+
+
+def test_an_async_handler_is_awaited() -> None:
+    """Also in a test that is itself a coroutine; a transaction is refused as in a runner."""
+
+    @handler("ping")
+    async def ping(job: Job) -> str:
+        await asyncio.sleep(0)
+        with pytest.raises(MayflyError, match="would hold up every other job on the event loop"):
+            job.transaction()
+        return "pong"
+
+    async def test() -> Any:
+        return run_inline(ping).result
+
+    assert run_inline(ping).result == asyncio.run(test()) == "pong"
+
+
+def test_a_handler_with_threads_is_run_in_the_tests_own() -> None:
+    """Where what the test has patched and opened can be seen."""
+
+    @handler("threaded", threads=5)
+    def threaded(_job: Job) -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    assert run_inline(threaded).result is True
+
+
+def test_a_time_limit_is_left_to_the_test() -> None:
+    """No alarm is set: whoever stops at a breakpoint is not interrupted."""
+
+    @handler("limited", timeout=0.5)
+    def limited(_job: Job) -> tuple[float, float]:
+        return signal.getitimer(signal.ITIMER_REAL)
+
+    assert run_inline(limited).result == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("uses", ["enqueue", "transaction"])
+def test_the_database_of_the_settings_is_never_touched(uses: str, tmp_path: Path) -> None:
+    """A handler that needs one says so, and no file is made."""
+
+    @handler("needy")
+    def needy(job: Job) -> None:
+        if uses == "enqueue":
+            enqueue("noop")
+        with job.transaction():
+            pass
+
+    with pytest.raises(NeedsTestDatabase, match="give the test the fixture `mayfly_db`"):
+        run_inline(needy)
+
+    assert list(tmp_path.iterdir()) == []
+    assert type(current_app()).__name__ == "App"
+
+
+def test_an_unknown_handler_is_a_sentence() -> None:
+    """With the nearest known name, or what was forgotten."""
+
+    def undeclared(_job: Job) -> None: ...
+
+    @handler("send_email")
+    def send_email(_job: Job) -> None: ...
+
+    with pytest.raises(UnknownHandler, match=r"No handler for type 'send_mail'; did you mean 'send_email'\?"):
+        run_inline("send_mail")
+    with pytest.raises(UnknownHandler, match=r"undeclared at 0x\w+>: is it declared with @handler\?"):
+        run_inline(undeclared)
+
+
+HEARD: list[str] = []
+
+
+def before(job: Job) -> None:
+    HEARD.append(f"before {job.type}")
+
+
+def after(job: Job, outcome: Any) -> None:
+    HEARD.append(f"after {job.type}: {outcome.kind}")
+    raise RuntimeError("told, and no harm done")
+
+
+def test_hooks_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that the settings name, as in a runner; what is wrong with them is on stderr."""
+    HEARD.clear()
+    monkeypatch.setenv("HOOKS_BEFORE", f"{__name__}:before")
+    monkeypatch.setenv("HOOKS_AFTER", f"{__name__}:after")
+
+    @handler("heard")
+    def heard(_job: Job) -> None:
+        HEARD.append("heard")
+
+    run = run_inline(heard)
+
+    assert (run.kind, HEARD) == ("done", ["before heard", "heard", "after heard: done"])
+    assert "after failed at job 1 (heard), which goes on: RuntimeError: told" in capsys.readouterr().err
