@@ -219,6 +219,11 @@ class NeedsTestDatabase(MayflyError):
         )
 
 
+class BadTestDatabase(UsageError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The database for tests {reason}.")
+
+
 class UnsafeTestDatabase(MayflyError):
     def __init__(self, where: str) -> None:
         super().__init__(

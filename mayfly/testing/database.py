@@ -10,10 +10,10 @@ from sqlalchemy.engine import make_url
 
 from mayfly.app import current_app, use_app
 from mayfly.engine import Database, shown
-from mayfly.errors import SharedTestDatabase, UnsafeTestDatabase
+from mayfly.errors import BadTestDatabase, SharedTestDatabase, UnsafeTestDatabase
 from mayfly.registry import forget_local
 from mayfly.settings.shape import Secret
-from mayfly.settings.values import database_url
+from mayfly.settings.values import DATABASE_RULE, database_url
 from mayfly.testing.apps import InlineApp
 from mayfly.testing.clock import pinned_offset
 from mayfly.testing.table import empty_tables
@@ -33,7 +33,7 @@ def using_database(url: str) -> Iterator[FreshDatabase]:
     Python's clock rules, so that freezegun can stop it. Handlers that were declared inside of a test are forgotten.
     """
     before = current_app()
-    full_url = database_url(url, before.settings.home)
+    full_url = _read_url(url)
     app = InlineApp(before.settings._replace(database_url=Secret(full_url)))
     use_app(app)
     try:
@@ -63,7 +63,7 @@ def copy_template(template: Path, path: Path) -> str:
 
 def prepare_named(url: str, worker: str | None) -> str:
     """Once a session: the URL for this process, migrated. `worker` is its name among those that share the tests."""
-    own = database_url(url.replace("{worker}", worker or "main"), current_app().settings.home)
+    own = _read_url(url.replace("{worker}", worker or "main"))
     parsed = make_url(own)
     if "test" not in Path(parsed.database or "").name.lower():
         raise UnsafeTestDatabase(shown(parsed))
@@ -73,6 +73,14 @@ def prepare_named(url: str, worker: str | None) -> str:
 
     migrate(own)
     return own
+
+
+def _read_url(url: str) -> str:
+    """As DATABASE_URL is read."""
+    try:
+        return database_url(url, current_app().settings.home)
+    except ValueError as error:
+        raise BadTestDatabase(str(error) or f"must be {DATABASE_RULE}") from None
 
 
 def empty(url: str) -> None:

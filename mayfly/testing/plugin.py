@@ -42,7 +42,8 @@ def mayfly_db_template(
     try:
         return database.prepare_named(mayfly_db_url, worker)
     except MayflyError as error:
-        pytest.fail(str(error), pytrace=False)
+        problem = str(error)
+    pytest.fail(problem, pytrace=False)  # not where it is caught: the sentence is all there is to say
 
 
 @pytest.fixture
