@@ -1,0 +1,80 @@
+"""docs/testing.md says what is true: its example is somebody's project, and its tests pass."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from freezegun import freeze_time
+
+import mayfly.testing
+from mayfly.testing import assert_enqueued, drain, run_inline, using_database
+
+pytest_plugins = ["pytester"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text("utf-8")
+FILES = dict(re.findall(r"^```python\n# (\S+)\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
+
+
+def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it stands: a project with two files, and a third that names the handlers."""
+    monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    (pytester.path / "mayfly.toml").write_text('handlers = ["shop.jobs"]\n')
+    for name, text in FILES.items():
+        path = pytester.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=60)
+
+    result.assert_outcomes(passed=FILES["tests/test_jobs.py"].count("\ndef test_"))
+    assert sorted(FILES) == ["shop/jobs.py", "tests/test_jobs.py"]
+    assert list(pytester.path.glob("*.db")) == []
+
+
+@pytest.fixture
+def shop(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, object]]:
+    """The names of the example's module, on a database of this test's."""
+    monkeypatch.setattr("mayfly.registry._declared", {})
+    names: dict[str, object] = {"__name__": "shop.jobs"}
+    monkeypatch.setitem(sys.modules, "shop.jobs", type(sys)("shop.jobs"))
+    exec(FILES["shop/jobs.py"], names)
+    with using_database(migrated_url), freeze_time("2026-05-04 12:00"):
+        yield names
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+def test_the_failed_assertion_is_the_codes(shop: dict[str, object]) -> None:
+    """Word by word, for what the example enqueues."""
+    sign_up = shop["sign_up"]
+    assert callable(sign_up)
+    sign_up("Ann", "ann@example.com")
+
+    with pytest.raises(AssertionError) as caught:
+        assert_enqueued("send_email", {"to": "bob@example.com"})
+
+    assert f"```\n{caught.value}\n```" in PAGE
+
+
+def test_the_table_has_all_that_there_is() -> None:
+    """The values that come back aside; and the fixture, which is pytest's."""
+    [table] = re.findall(r"^\| \| \|\n((?:\|.*\n)+)", PAGE, flags=re.MULTILINE)
+    named = set(re.findall(r"^\| `(\w+)", table, flags=re.MULTILINE))
+
+    assert named == {name for name in mayfly.testing.__all__ if name[0].islower()} | {"mayfly_db"}
+
+
+@pytest.mark.parametrize("function", [run_inline, drain, assert_enqueued])
+def test_the_arguments_are_the_codes(function: Callable[..., object]) -> None:
+    """In their order, with their defaults where the page says them."""
+    [shown] = re.findall(rf"^`{function.__name__}\((.+?)\)`", PAGE, flags=re.MULTILINE)
+    parts = [each.partition("=") for each in shown.split(", ") if each != "*"]
+    parameters = inspect.signature(function).parameters
+
+    assert [name for name, _, _ in parts] == list(parameters)
+    for name, _, default in parts:
+        if default not in ("", "…"):
+            assert str(parameters[name].default) == default
