@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from mayfly.clock import Clock
@@ -76,9 +76,11 @@ def _make_job(
 def _run(invoker: InlineInvoker, job: Job) -> Ran:
     """What the handler wrote in job.transaction() is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
-    if invoker.transaction.connection is None:
+    connection = invoker.transaction.connection
+    if connection is None:
         return ran
     try:
+        connection.execute(select(1))  # in place of the settlement, which finds out that the handler broke it
         invoker.transaction.commit()
     except (SQLAlchemyError, DatabaseError) as error:
         return invoker.failed(job, error)

@@ -100,9 +100,7 @@ def inline_log() -> Log:
 
 def _inline(handler: Handler) -> Handler:
     """As a plain function: one job after the other, where the test can see and patch what they do."""
-    if handler.is_async:
-        return replace(handler, function=_awaited(handler.function), is_async=False)
-    return handler if handler.threads is None else replace(handler, threads=None)
+    return replace(handler, function=_awaited(handler.function), is_async=False) if handler.is_async else handler
 
 
 def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
