@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import datetime
 
 from mayfly.clock import monotonic, pause
@@ -26,7 +27,7 @@ class Claims:
     """What one runner takes from its lane, and the signs of life it gives there."""
 
     def __init__(
-        self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int, turns: Turns
+        self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int, turns: Turns | None = None
     ) -> None:
         self._database = database
         self._outbox = outbox
@@ -68,7 +69,7 @@ class Claims:
         """In one transaction with what the last batch has left to settle: one commit for both."""
         now, told = self._database.clock.now(), self._assignment
         claimant = Claimant(told.worker_id, told.lane, told.lease_until, fresh=self._fresh)
-        with self._turns.turn():
+        with self._turns.turn() if self._turns else nullcontext():
             taken = self._outbox.flush_and(lambda connection: self._claim_on(connection, claimant, size, now))
         self._has_taken_over = True
         return jobs_from(taken, told.lane)

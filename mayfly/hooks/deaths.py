@@ -79,5 +79,7 @@ def _notice(job: Job, hook: str, database: Database) -> NewJob:
 
 
 def _job(*columns: Any) -> Job:
-    *before, suspect, run_at, group_key = columns
-    return Job(*before, suspect=suspect == 1, run_at=utc_from_driver(run_at), group_key=group_key)
+    job = Job(*columns[:9])
+    suspect, run_at, job.group_key = columns[9:]
+    job.suspect, job.run_at = suspect == 1, utc_from_driver(run_at)
+    return job

@@ -6,14 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from mayfly.app import current_app, use_app
-from mayfly.engine import Database, shown
+from mayfly.engine import Database
 from mayfly.errors import BadTestDatabase, SharedTestDatabase, UnsafeTestDatabase
 from mayfly.registry import forget_local
 from mayfly.settings.shape import Secret
-from mayfly.settings.values import DATABASE_RULE, database_url
+from mayfly.settings.values import DATABASE_RULE, database_url, mask_password
 from mayfly.testing.apps import InlineApp
 from mayfly.testing.clock import pinned_offset
 from mayfly.testing.table import empty_tables
@@ -64,11 +62,11 @@ def copy_template(template: Path, path: Path) -> str:
 def prepare_named(url: str, worker: str | None) -> str:
     """Once a session: the URL for this process, migrated. `worker` is its name among those that share the tests."""
     own = _read_url(url.replace("{worker}", worker or "main"))
-    parsed = make_url(own)
-    if "test" not in Path(parsed.database or "").name.lower():
-        raise UnsafeTestDatabase(shown(parsed))
+    name = own.partition("?")[0].rpartition("/")[2]
+    if "test" not in name.lower():
+        raise UnsafeTestDatabase(mask_password(own))
     if worker is not None and "{worker}" not in url:
-        raise SharedTestDatabase(shown(parsed))
+        raise SharedTestDatabase(mask_password(own))
     from mayfly.migrations import migrate
 
     migrate(own)

@@ -14,7 +14,7 @@ from mayfly.errors import DrainEndless, UnknownHandler
 from mayfly.fleet.runners import Assignment
 from mayfly.hooks.deaths import announcer
 from mayfly.job import Job
-from mayfly.jobs.count import find_lanes
+from mayfly.jobs.looks import find_lanes
 from mayfly.jobs.settlement import Settler
 from mayfly.outcome import RELEASED
 from mayfly.schema import JOBS

@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, cast
-
-from sqlalchemy import Connection, select
-from sqlalchemy.exc import SQLAlchemyError
+from typing import TYPE_CHECKING, Any, cast
 
 from mayfly.clock import Clock
 from mayfly.engine import Database
-from mayfly.errors import DatabaseError, NeedsTestDatabase, UnknownHandler
+from mayfly.errors import NeedsTestDatabase, UnknownHandler
 from mayfly.job import Job
 from mayfly.jobs.enqueue import Door
 from mayfly.registry import Handler, Registry
@@ -18,6 +15,9 @@ from mayfly.testing.apps import AppWithoutDatabase, any_inline_app
 from mayfly.testing.process import InlineInvoker, inline_invoker
 from mayfly.testing.results import Run
 from runner.invoke import Ran
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 JOB_ID = 1
 
@@ -76,13 +76,14 @@ def _make_job(
 def _run(invoker: InlineInvoker, job: Job) -> Ran:
     """What the handler wrote in job.transaction() is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
-    connection = invoker.transaction.connection
-    if connection is None:
+    if invoker.transaction.connection is None:
         return ran
     try:
-        connection.execute(select(1))  # in place of the settlement, which finds out that the handler broke it
+        invoker.transaction.run(
+            lambda connection: connection.execute("SELECT 1")
+        )  # in place of the settlement, which finds out that the handler broke it
         invoker.transaction.commit()
-    except (SQLAlchemyError, DatabaseError) as error:
+    except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
         return invoker.failed(job, error)
     return ran
 
@@ -92,5 +93,5 @@ class _NoDatabase:
 
     clock = Clock()
 
-    def transaction(self) -> AbstractContextManager[Connection]:
+    def transaction(self) -> "AbstractContextManager[Connection]":
         raise NeedsTestDatabase

@@ -34,7 +34,7 @@ class Patience(Guard):
     def __init__(self, page: Page) -> None:
         super().__init__(inf, page)
 
-    def _arm(self) -> None:
+    def _arm(self, settle_seconds: float = 0) -> None:
         """No alarm: it would be this process's only one, and the test's own."""
 
 

@@ -10,7 +10,6 @@ from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.testing.apps import inline_app
 
-
 TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
           "mayfly_schedules")  # fmt: skip
 

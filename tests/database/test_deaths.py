@@ -5,10 +5,10 @@ import pytest
 from mayfly.engine import Database
 from mayfly.hooks.deaths import announcer, read_dead
 from mayfly.outcome import Kind, Snooze
-from mayfly.schema import jobs
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, claim_jobs, rows_of
 from tests.factories import insert_row, make_job
+from tests.tables import jobs
 
 SETTINGS = load_settings()._replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
 

@@ -14,11 +14,11 @@ from mayfly.clock import Clock
 from mayfly.engine import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
 from mayfly.outcome import Outcome
-from mayfly.schema import attempts, totals
 from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
 from runner.invoke import Misfit
 from tests.database.factories import change_job, rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row
+from tests.tables import attempts, totals
 
 AN_HOUR = timedelta(hours=1)
 

@@ -132,7 +132,7 @@ def named(engine_name: str, databases: Databases, tmp_path: Path) -> Iterator[Da
     """With `test` in its name, as a file or on a server; not migrated yet."""
     with databases.fresh(engine_name) as url:
         database = Database(f"sqlite:///{tmp_path}/test.db" if engine_name == "sqlite" else url)
-        database.read(lambda connection: connection.exec_driver_sql("SELECT 1").all())
+        database.read(lambda connection: connection.execute("SELECT 1").all())
         yield database
         database.close()
 
@@ -149,17 +149,13 @@ def shop(tmp_path: Path) -> Iterator[Database]:
 
 def payloads(database: Database) -> list[str]:
     query = "SELECT payload FROM mayfly_jobs ORDER BY id"
-    return [row[0] for row in database.read(lambda connection: connection.exec_driver_sql(query).all())]
-
-
-def url_of(database: Database) -> str:
-    return database.engine.url.render_as_string(hide_password=False)
+    return [row[0] for row in database.read(lambda connection: connection.execute(query).all())]
 
 
 def test_a_database_that_is_named_is_emptied_before_each_test(named: Database, project: pytest.Pytester) -> None:
     """Migrated once; what the last test has left can be looked at, and is gone with the next run."""
     project.makepyfile(TWO_TESTS)
-    write_ini(project, url_of(named))
+    write_ini(project, named.url)
 
     results = [run(project), run(project)]
 
@@ -190,7 +186,7 @@ def test_a_conftest_can_name_one(project: pytest.Pytester) -> None:
 def test_a_database_without_test_in_its_name_is_refused(shop: Database, project: pytest.Pytester) -> None:
     """With a sentence, and no row is harmed."""
     project.makepyfile(TWO_TESTS)
-    write_ini(project, url_of(shop))
+    write_ini(project, shop.url)
 
     result = run(project)
 
