@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
+from tests.process.late import text
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, TextClause
+    from sqlalchemy import Connection
 
 AN_HOUR = 3600
 
@@ -53,13 +54,6 @@ def printer(_job: Job) -> None:
 def breed(job: Job) -> None:
     """Another job, through the runner's own connection."""
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
-
-
-def text(sql: str) -> "TextClause":
-    """Imported late: each lane's handlers are imported in its window, and most do without."""
-    import sqlalchemy
-
-    return sqlalchemy.text(sql)
 
 
 def book(connection: "Connection", job: Job) -> None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, field_validator
 
 from mayfly import Job, handler
 from mayfly.fleet.place import start_time
+from tests.process.late import text
 
 
 @handler("ledger")
@@ -28,8 +29,6 @@ def ledger(job: Job) -> None:
 @handler("booked")
 def booked(job: Job) -> None:
     """One row a job, in the job's own transaction."""
-    from sqlalchemy import text  # each lane's handlers are imported in its window: the others do without
-
     with job.transaction() as connection:
         connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
         time.sleep(float(job.payload.get("seconds", 0)))

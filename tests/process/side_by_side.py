@@ -7,9 +7,9 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from pydantic import BaseModel
-from sqlalchemy import text
 
 from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
+from tests.process.late import text
 
 AN_HOUR = 3600
 HAUNTED: ContextVar[int] = ContextVar("HAUNTED", default=0)
