@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mayfly.dialect import Dialect
+from mayfly.dialect import PLAIN, Dialect, Values
 
-Values = Mapping[str, Any]
 NONE: Values = {}  # a plain one: drivers take no other
-PLAIN = frozenset({str, int, float, type(None)})
+RANGE_WORTH = 4  # ids: fewer are as well listed
 
 
 class Result:
@@ -53,21 +52,21 @@ class Connection:
         self.engine: Any = None  # SQLAlchemy's, once this connection was lent to a handler: see mayfly.lending
 
     def execute(self, statement: str, values: Values = NONE, ids: Iterable[int] | None = None) -> Result:
-        """`{ids}` in the statement stands for the ids: numbers need no quoting, and a thousand parameters would cost
-        a runner more than all the rest of it. Sorted: those who lock the same rows lock them in the same order.
-        """
+        """`{ids of id}` in the statement stands for the condition that the column `id` is one of the ids."""
         dialect = self.dialect
         text = dialect.rendered(statement)
         if ids is not None:
-            text = text.replace("{ids}", ",".join(map(str, sorted(ids))))
+            before, _, rest = text.partition("{ids of ")
+            column, _, after = rest.partition("}")
+            text = f"{before}{among(column, sorted(ids))}{after}"
         cursor = self.raw.cursor()
-        cursor.execute(text, bound(dialect, values))
+        cursor.execute(*dialect.ready(self.raw, text, values))
         return Result(cursor)
 
     def execute_many(self, statement: str, rows: Sequence[Values]) -> Result:
         dialect = self.dialect
         cursor = self.raw.cursor()
-        cursor.executemany(dialect.rendered(statement), [bound(dialect, row) for row in rows])
+        cursor.executemany(dialect.rendered(statement), [dialect.all_bound(row) for row in rows])
         return Result(cursor)
 
     def execute_rows(self, head: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]], rest: str) -> Result:
@@ -81,8 +80,25 @@ class Connection:
         return Result(cursor)
 
 
-def bound(dialect: Dialect, values: Values) -> Values:
-    """As the driver takes them. Texts and numbers it takes as they are, and most rows have nothing else."""
-    if PLAIN.issuperset(map(type, values.values())):
-        return values
-    return {name: dialect.bound(value) for name, value in values.items()}
+def among(column: str, ids: Sequence[int]) -> str:
+    """Ids in ascending order, so that those who lock the same rows lock them in the same order.
+
+    Numbers need no quoting, and a thousand parameters would cost a runner more than all the rest of it. Where most
+    are neighbours, as those of one claim are, the database reads a few ranges instead of looking up each.
+    """
+    ranges = neighbours(ids)
+    if RANGE_WORTH * len(ranges) > len(ids):
+        return f"{column} IN ({','.join(map(str, ids))})"
+    return f"({' OR '.join(f'{column} BETWEEN {first} AND {last}' for first, last in ranges)})"
+
+
+def neighbours(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """The first and the last of each range without a gap."""
+    ranges = []
+    first = last = ids[0]
+    for each in ids:
+        if each > last + 1:
+            ranges.append((first, last))
+            first = each
+        last = each
+    return [*ranges, (first, last)]

@@ -47,12 +47,16 @@ class Database:
     def clock(self) -> Clock:
         """Measured once, on the first connection; a forked runner has its dispatcher's."""
         if self._clock is None:
-            self.read(lambda _connection: None)
+            self.connect()
         assert self._clock is not None
         return self._clock
 
     def set_clock(self, clock: Clock) -> None:
         self._clock = clock
+
+    def connect(self) -> None:
+        """Have a connection before it is needed: where others wait, nobody should wait for that."""
+        self.read(lambda _connection: None)
 
     def run(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
         """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.

@@ -2,48 +2,64 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from threading import BoundedSemaphore
 
+from mayfly.clock import monotonic, pause_between
 from mayfly.connection import Connection
 from mayfly.errors import ConnectionsUsedUp
 
 PATIENCE_SECONDS = 30.0
+POLL_SECONDS = (0.001, 0.005)
 
 
 class Pool:
-    """Lends connections; the one that came back last is lent first."""
+    """Lends connections; the one that came back last is lent first.
+
+    A list serves as the lock: to take from it and to add to it are single steps, and a semaphore, which is written in
+    Python, would cost a runner that commits each job more than the rest of its bookkeeping.
+    """
 
     def __init__(self, connect: Callable[[], Connection], most: int) -> None:
         self._connect = connect
         self._most = most
-        self._free = BoundedSemaphore(most)
-        self._idle: list[Connection] = []
+        self._free: list[Connection | None] = [None] * most  # places: with an open connection, or without one yet
 
     def take(self) -> Connection:
-        if not self._free.acquire(timeout=PATIENCE_SECONDS):
-            raise ConnectionsUsedUp(self._most, PATIENCE_SECONDS)
         try:
-            return self._take_idle() or self._connect()
+            free = self._free.pop()
+        except IndexError:
+            free = self._wait()
+        if free is not None:
+            return free
+        try:
+            return self._connect()
         except BaseException:
-            self._free.release()
+            self._leave_place()
             raise
 
-    def _take_idle(self) -> Connection | None:
-        with suppress(IndexError):  # not asked for first: another thread may take the last one meanwhile
-            return self._idle.pop()
-        return None
+    def _wait(self) -> Connection | None:
+        until = monotonic() + PATIENCE_SECONDS
+        while monotonic() < until:
+            pause_between(*POLL_SECONDS)
+            with suppress(IndexError):
+                return self._free.pop()
+        raise ConnectionsUsedUp(self._most, PATIENCE_SECONDS)
 
     def give_back(self, connection: Connection) -> None:
-        self._idle.append(connection)
-        self._free.release()
+        self._free.append(connection)
 
     def throw_away(self, connection: Connection) -> None:
         _close(connection)
-        self._free.release()
+        self._leave_place()
 
     def close(self) -> None:
-        while self._idle:
-            _close(self._idle.pop())
+        for place, connection in enumerate(self._free):
+            if connection is not None:
+                _close(connection)
+                self._free[place] = None
+
+    def _leave_place(self) -> None:
+        """Below those that are open."""
+        self._free.insert(0, None)
 
 
 def _close(connection: Connection) -> None:

@@ -1,22 +1,17 @@
 """Outcomes on their way to the table: written together while jobs are fast, at once where they are not."""
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from mayfly import events
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import LostLease
-from mayfly.jobs.settle import Settled, made_ready, settle, settle_and
+from mayfly.jobs.settle import Settled, made_ready, settle, settle_done
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.jobs.totals import count_settled
 from mayfly.logs import Log
+from mayfly.outcome import DONE
 from mayfly.schema import JobTable
 from mayfly.tally import Tally
 from runner.invoke import JobTransaction
-
-T = TypeVar("T")
 
 HOLD_SECONDS = 0.05  # a crash repeats at most what was finished in this time
 HOLD_JOBS = 1000
@@ -38,6 +33,8 @@ class Outbox:
         self.tally: Tally = {}
 
     def add(self, settlement: Settlement, at_once: bool = False) -> None:
+        if at_once and settlement.outcome is DONE and not self._waiting and self._settle_done(settlement):
+            return
         now = monotonic()
         if not self._waiting:
             self._oldest = now
@@ -47,6 +44,14 @@ class Outbox:
             self._write(count=False)
         elif len(self._waiting) > HOLD_JOBS or now - self._oldest >= HOLD_SECONDS:
             self._write()
+
+    def _settle_done(self, settlement: Settlement) -> bool:
+        """Most that is to be committed at once is this, and a commit a job is dear enough."""
+        if not settle_done(self._database, self._jobs, self._settler.worker_id, settlement):
+            return False
+        self._uncounted.append(settlement)
+        self._learn(settlement)
+        return True
 
     def before(self, type_name: str) -> None:
         """What is finished must not wait behind a job that may be slow."""
@@ -58,15 +63,6 @@ class Outbox:
         if self._waiting:
             self._write()
         self._count()
-
-    def flush_and(self, work: Callable[[Connection], T]) -> T:
-        """The same, and `work` in the same transaction where there is one to share."""
-        self._count()
-        if not self._waiting:
-            return self._database.run(work)
-        settled, found = settle_and(self._database, self._jobs, self._settler, self._waiting, self.tally, work)
-        self._take_note(settled)
-        return found
 
     def _count(self) -> None:
         if self._uncounted:

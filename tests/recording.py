@@ -1,12 +1,13 @@
 """Watch what Mayfly sends to its databases, in the words of the driver."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mayfly.connection import NONE, Connection, Result, Values
-from mayfly.dialect import Dialect, Unit, dialect_named
+from mayfly.connection import NONE, Connection, Result
+from mayfly.dialect import Dialect, Unit, Values, dialect_named
 
 
 @contextmanager
@@ -23,7 +24,7 @@ def watched(note: Callable[[str], None]) -> Iterator[None]:
     execute, execute_many, execute_rows = Connection.execute, Connection.execute_many, Connection.execute_rows
 
     def noting(self: Connection, statement: str, values: Values = NONE, ids: Any = None) -> Result:
-        note(self.dialect.rendered(statement).replace("{ids}", "…"))
+        note(re.sub(r"{ids of (\w+)}", r"\1 IN (…)", self.dialect.rendered(statement)))
         return execute(self, statement, values, ids)
 
     def noting_many(self: Connection, statement: str, rows: Sequence[Values]) -> Result:

@@ -4,7 +4,7 @@ Statements are written once, as plain SQL with parameters as `:name`; a dialect 
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import lru_cache
@@ -19,6 +19,8 @@ LOCK_SECONDS = 5
 IDLE_SECONDS = 90  # a dead client's session and its locks are gone after this
 
 Row = tuple[Any, ...]
+Values = Mapping[str, Any]
+PLAIN = frozenset({str, int, float, type(None)})  # what drivers take as it is
 
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 
@@ -104,6 +106,16 @@ class Dialect:
         """A parameter as the driver takes it."""
         return value
 
+    def all_bound(self, values: Values) -> Values:
+        """Most rows have nothing but texts and numbers."""
+        if PLAIN.issuperset(map(type, values.values())):
+            return values
+        return {name: self.bound(value) for name, value in values.items()}
+
+    def ready(self, _raw: Any, statement: str, values: Values) -> tuple[str, Values | None]:
+        """A rendered statement and its parameters, as the driver's `execute` takes them."""
+        return statement, self.all_bound(values)
+
     def bundled(self, _separator: str, columns: Sequence[str]) -> Sequence[str]:
         """The columns, or one text of them all."""
         return columns
@@ -158,5 +170,6 @@ def utc_from_driver(value: datetime | str) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def utc_without_zone(value: datetime) -> datetime:
-    return value.astimezone(UTC).replace(tzinfo=None)
+def utc_text(value: datetime, digits: str = "auto") -> str:
+    """In UTC, without the zone: to cut that off is cheaper than to take it away before."""
+    return (value if value.tzinfo is UTC else value.astimezone(UTC)).isoformat(" ", digits)[: -len("+00:00")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mayfly.dialect import base
 from mayfly.dialect.address import mysql_arguments
-from mayfly.dialect.base import Dialect, Trouble, utc_without_zone
+from mayfly.dialect.base import Dialect, Trouble, Values, utc_text
 from mayfly.dialect.server import Server, mysql_server
 from mayfly.errors import BadDatabaseOption, DriverMissing
 
@@ -80,7 +80,11 @@ class MySQL(Dialect):
 
     def bound(self, value: Any) -> Any:
         # Differs because it keeps no zone: it is given UTC without one, as a text: PyMySQL takes ten times as long.
-        return utc_without_zone(value).isoformat(" ") if isinstance(value, datetime) else value
+        return utc_text(value) if isinstance(value, datetime) else value
+
+    def ready(self, raw: "Raw", statement: str, values: Values) -> tuple[str, Values | None]:
+        # Differs because PyMySQL writes parameters into the text itself, and takes three times as long.
+        return statement % {name: _literal(raw, value) for name, value in values.items()}, None
 
     def bundled(self, separator: str, columns: Sequence[str]) -> Sequence[str]:
         # Differs because PyMySQL takes half a microsecond of Python for each column of each row; the others' drivers
@@ -113,6 +117,14 @@ class MySQL(Dialect):
     def packet_limit(self, connection: Any) -> int | None:
         # Differs because MySQL answers a larger statement by cutting the connection (2006), not by an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
+
+
+def _literal(raw: "Raw", value: Any) -> Any:
+    if type(value) is int:
+        return value
+    if isinstance(value, datetime):
+        return f"'{utc_text(value)}'"
+    return raw.escape(value)
 
 
 DIALECT = MySQL()

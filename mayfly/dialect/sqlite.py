@@ -8,7 +8,7 @@ from typing import Any
 from mayfly.clock import monotonic, pause_between
 from mayfly.dialect import base
 from mayfly.dialect.address import sqlite_arguments
-from mayfly.dialect.base import Dialect, Trouble, Unit, utc_without_zone
+from mayfly.dialect.base import Dialect, Trouble, Unit, utc_text
 from mayfly.dialect.server import Server
 from mayfly.errors import BadDatabaseOption
 
@@ -34,10 +34,10 @@ class SQLite(Dialect):
     # Differs because it has no row locks: BEGIN IMMEDIATE has already made this transaction the only writer.
     row_lock = claim_lock = ""
 
-    def connect(self, url: str) -> sqlite3.Connection:
-        ours = {"timeout": base.STATEMENT_SECONDS, "check_same_thread": False}
+    def connect(self, url: str) -> "_Connection":
+        ours = {"timeout": base.STATEMENT_SECONDS, "check_same_thread": False, "factory": _Connection}
         try:
-            raw: sqlite3.Connection = sqlite3.connect(**{**sqlite_arguments(url), **ours})
+            raw: _Connection = sqlite3.connect(**{**sqlite_arguments(url), **ours})
         except (TypeError, ValueError) as error:
             raise BadDatabaseOption(str(error)) from error
         raw.isolation_level = None  # we say ourselves when a transaction begins
@@ -48,31 +48,29 @@ class SQLite(Dialect):
     def server(self, _raw: sqlite3.Connection) -> Server:
         return Server("SQLite", sqlite3.sqlite_version_info)
 
-    def begin(self, raw: sqlite3.Connection, unit: Unit = Unit.TRANSACTION) -> bool:
+    def begin(self, raw: "_Connection", unit: Unit = Unit.TRANSACTION) -> bool:
         # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
         # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
         if unit is Unit.LOOK:
+            raw.let_wait(True)
             raw.execute("BEGIN")
         else:
             self._take_the_write_lock(raw)
         return True
 
-    def _take_the_write_lock(self, raw: sqlite3.Connection) -> None:
+    def _take_the_write_lock(self, raw: "_Connection") -> None:
         """Asked for every other millisecond: SQLite itself sleeps up to a tenth of a second while it lies idle."""
         until = monotonic() + base.STATEMENT_SECONDS
-        raw.execute("PRAGMA busy_timeout=0")
-        try:
-            while True:
-                try:
-                    raw.execute("BEGIN IMMEDIATE")
-                except sqlite3.OperationalError as error:
-                    if self.trouble(error) is not Trouble.REPEAT or monotonic() > until:
-                        raise
-                    pause_between(*WRITE_LOCK_PAUSE)
-                else:
-                    return
-        finally:
-            raw.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000}")
+        raw.let_wait(False)
+        while True:
+            try:
+                raw.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if self.trouble(error) is not Trouble.REPEAT or monotonic() > until:
+                    raise
+                pause_between(*WRITE_LOCK_PAUSE)
+            else:
+                return
 
     def is_cut(self, _raw: sqlite3.Connection) -> bool:
         return False
@@ -90,7 +88,19 @@ class SQLite(Dialect):
 
     def bound(self, value: Any) -> Any:
         # Differs because it keeps times as texts: all written alike, and in UTC, so that they can be compared.
-        return utc_without_zone(value).isoformat(" ", "microseconds") if isinstance(value, datetime) else value
+        return utc_text(value, "microseconds") if isinstance(value, datetime) else value
+
+
+class _Connection(sqlite3.Connection):
+    """One that knows its own time-out: to set it anew for each commit costs as much as some jobs do."""
+
+    _waits = True
+
+    def let_wait(self, waits: bool) -> None:
+        """Whether SQLite itself waits for locks."""
+        if waits is not self._waits:
+            self.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000 if waits else 0}")
+            self._waits = waits
 
 
 def _write_ahead(raw: sqlite3.Connection) -> None:

@@ -64,7 +64,7 @@ def claim_statement(jobs: JobTable) -> str:
     return (
         f"UPDATE {jobs.table} SET {c.status} = '{jobs.processing}', {c.worker_id} = :worker_id, {c.locked_at} = :now,"
         f" {c.lease_until} = :lease_until, {c.started_at} = NULL, {c.attempts} = {c.attempts} + 1,"
-        f" {c.claims} = {c.claims} + 1 WHERE {c.id} IN ({{ids}})"
+        f" {c.claims} = {c.claims} + 1 WHERE {{ids of {c.id}}}"
     )
 
 

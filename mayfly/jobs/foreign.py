@@ -6,8 +6,8 @@ Nothing is begun, committed or rolled back here: the transaction is not ours.
 from collections.abc import Sequence
 from typing import Any
 
-from mayfly.connection import NONE, Connection, Values, bound
-from mayfly.dialect import DIALECTS, Dialect, dialect_named, dialect_of_driver
+from mayfly.connection import NONE, Connection
+from mayfly.dialect import DIALECTS, Dialect, Values, dialect_named, dialect_of_driver
 from mayfly.errors import BadField
 
 
@@ -21,14 +21,14 @@ class ForeignConnection:
     def execute(self, statement: str, values: Values = NONE) -> Any:
         from sqlalchemy import text  # somebody has imported it already, or there would be none of its connections
 
-        return self._given.execute(text(statement), bound(self.dialect, values))
+        return self._given.execute(text(statement), self.dialect.all_bound(values))
 
     def execute_rows(self, head: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]], rest: str) -> Any:
         from sqlalchemy import text
 
         statement = f"{head}({', '.join(f':{name}' for name in columns)}){rest}"
         named = (dict(zip(columns, row, strict=True)) for row in rows)
-        return self._given.execute(text(statement), [bound(self.dialect, row) for row in named])
+        return self._given.execute(text(statement), [self.dialect.all_bound(row) for row in named])
 
 
 AnyConnection = Connection | ForeignConnection

@@ -1,10 +1,10 @@
 """Settle jobs: write what became of them, if they are still ours, with the history and the totals of it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from mayfly.connection import Connection
 from mayfly.engine import Database
@@ -14,8 +14,6 @@ from mayfly.jobs.totals import add_to_totals, count
 from mayfly.outcome import DONE, Kind, Outcome
 from mayfly.schema import JobTable
 from mayfly.tally import Count, Key, Tally, add
-
-T = TypeVar("T")
 
 OWN_TOTALS = (
     "SELECT lane, type, outcome, jobs FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id"
@@ -118,32 +116,27 @@ def settle(
         ready = made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=one_by_one)
         return database.once(ready.write) if ready.is_single else database.run(ready.write)
 
-    return _all_or_one_by_one(write)
-
-
-def settle_and(
-    database: Database,
-    jobs: JobTable,
-    settler: Settler,
-    settlements: Sequence[Settlement],
-    tally: Tally,
-    work: Callable[[Connection], T],
-) -> tuple[Settled, T]:
-    """The same, and `work` after it in the same transaction."""
-    now = database.clock.now()
-
-    def write(one_by_one: bool) -> tuple[Settled, T]:
-        ready = made_ready(jobs, settler, settlements, now, tally, one_by_one=one_by_one)
-        return database.run(lambda connection: (ready.write(connection), work(connection)))
-
-    return _all_or_one_by_one(write)
-
-
-def _all_or_one_by_one(write: Callable[[bool], T]) -> T:
     try:
-        return write(False)
+        return write(one_by_one=False)
     except _NotAllOurs:
-        return write(True)
+        return write(one_by_one=True)
+
+
+def settle_done(database: Database, jobs: JobTable, worker_id: str, settlement: Settlement) -> bool:
+    """A single job that is plainly done, its totals left to later: one statement, and nothing around it.
+
+    False if it changed no row; `settle` then finds out why.
+    """
+    job, _done, duration_ms = settlement
+    changes = _values(DONE, duration_ms, database.clock.now())
+    statement = done_statement(jobs, tuple(changes))
+    values = {**changes, "owner": worker_id, "token": job.claims, "id": job.id}
+    return database.once(lambda connection: connection.execute(statement, values).rowcount) == 1
+
+
+@cache
+def done_statement(jobs: JobTable, given: tuple[str, ...]) -> str:
+    return settle_statement(jobs, _Shape.of(DONE, given, alone=True))
 
 
 def made_ready(
@@ -201,7 +194,7 @@ def settle_statement(jobs: JobTable, shape: _Shape) -> str:
     """One job is named by a parameter: a database that knows the statement already need not read it again."""
     c = jobs.c
     changes = ", ".join(f"{getattr(c, name)} = {value}" for name, value in _changes(jobs, shape).items())
-    which = f"{c.id} = :id" if shape.alone else f"{c.id} IN ({{ids}})"
+    which = f"{c.id} = :id" if shape.alone else f"{{ids of {c.id}}}"
     fence = f"{c.worker_id} = :owner AND {c.claims} = :token AND {c.status} = '{jobs.processing}'"
     return f"UPDATE {jobs.table} SET {changes} WHERE {which} AND {fence}"
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mayfly.connection import Connection, Values
+from mayfly.connection import Connection
+from mayfly.dialect import Values
 
 BITMAP = "Bitmap Heap Scan"
 

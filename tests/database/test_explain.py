@@ -12,7 +12,7 @@ from functools import cache
 import pytest
 from sqlalchemy import bindparam, text
 
-from mayfly.connection import Values
+from mayfly.dialect import Values
 from mayfly.engine import Database
 from mayfly.jobs.claim import due_statement
 from mayfly.jobs.count import count_statement

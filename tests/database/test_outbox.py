@@ -5,9 +5,10 @@ from sqlalchemy import update
 
 from mayfly.engine import Database
 from mayfly.errors import LostLease
+from mayfly.events import Level
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.logs import silent_log
+from mayfly.logs import Log, silent_log
 from mayfly.outcome import DONE, RELEASED
 from mayfly.schema import JOBS
 from runner.invoke import JobTransaction
@@ -16,6 +17,16 @@ from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 from tests.tables import jobs as jobs_table
 from tests.tables import totals
+
+
+class Lines:
+    """A sink that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+
+    def write(self, line: str, _level: Level) -> None:
+        self.written.append(line)
 
 
 def make_outbox(database: Database) -> Outbox:
@@ -48,6 +59,22 @@ def test_an_outcome_at_once_is_committed_before_the_next_job(database: Database,
 
     assert (status, counted) == ("done", [])
     assert [row.jobs for row in rows_of(rival, totals)] == [2]
+
+
+def test_an_outcome_at_once_of_a_lost_job_changes_nothing(database: Database, rival: Database) -> None:
+    """The short way for what is plainly done is fenced as the long one: who lost his lease learns it."""
+    insert_rows(database, 1)
+    (job,) = claim_jobs(database, 1)
+    settle(rival, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
+    sink = Lines()
+    outbox = Outbox(database, JOBS, make_settler(), Log(sink, "WORKER"))
+
+    outbox.add(Settlement(job, DONE, 0), at_once=True)
+    outbox.flush()
+
+    assert get_row(rival, job.id).status == "pending"
+    assert "lost lease" in sink.written[-1]
+    assert [row.outcome for row in rows_of(rival, totals)] == ["released"]
 
 
 def test_what_is_finished_does_not_wait_behind_a_job_that_may_be_slow(database: Database, rival: Database) -> None:

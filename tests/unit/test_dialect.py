@@ -118,7 +118,7 @@ def test_no_connection_waits_for_ever(name: str, monkeypatch: pytest.MonkeyPatch
         ("type LIKE 'a%'", "type LIKE 'a%%'"),
         ("run_at < '2026-05-04 12:30:00'", "run_at < '2026-05-04 12:30:00'"),
         ("'schedule:x'", "'schedule:x'"),
-        ("id IN ({ids})", "id IN ({ids})"),
+        ("{ids of id}", "{ids of id}"),
     ],
 )
 def test_parameters_are_written_as_the_driver_reads_them(name: str, statement: str, rendered: str) -> None:

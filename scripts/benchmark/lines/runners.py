@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from mayfly.dialect import utc_from_driver
 from scripts.benchmark.draining import by_mayfly
-from scripts.benchmark.figures import Figure, Finding, Goal
+from scripts.benchmark.figures import Figure, Finding, Goal, alternately
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.stage import Failed, Stage
 
@@ -17,20 +17,34 @@ FIRST_CLAIMS = (
     f" GROUP BY worker_id, planned_at ORDER BY planned_at LIMIT {RUNNERS}"
 )
 GOAL = Goal(at_most=150, of_ratio=False)
+# What handlers import is the application's; it comes on top, once a lane.
+PLAIN = "scripts.benchmark.jobs.nothing"
+WITH_MODELS = f"{PLAIN},handlers"
 
 
 def measure(lab: Lab) -> Iterator[Finding]:
+    name = f"{RUNNERS} runners planned: first claim of the last"
     with lab.stage() as stage:
-        waits = tuple(_last_claim_ms(lab, stage) for _ in range(lab.times))
-    yield Figure(f"{RUNNERS} runners planned: first claim of the last", "ms", waits, goal=GOAL)
+        plain, with_models = alternately(
+            lambda: _last_claim_ms(lab, stage, PLAIN), lambda: _last_claim_ms(lab, stage, WITH_MODELS), lab.times
+        )
+        bare = tuple(_bare_ms(lab, stage) for _ in range(lab.times))
+    yield Figure(name, "ms", tuple(plain), bare, goal=GOAL)
+    yield Figure(f"{name}, handlers import pydantic", "ms", tuple(with_models), bare)
 
 
-def _last_claim_ms(lab: Lab, stage: Stage) -> float:
+def _bare_ms(lab: Lab, stage: Stage) -> float:
+    """The least that would do: fork as often, and let each connect and ask once."""
+    lab.say(f"{RUNNERS} bare forks that connect")
+    return float(stage.run("-m", "scripts.benchmark.programs.forks", str(RUNNERS)).answer) * 1000
+
+
+def _last_claim_ms(lab: Lab, stage: Stage, handlers: str) -> float:
     """By the tables: `started_at` of each runner's first job less `planned_at` of its row.
 
     Not `locked_at`, which is read before the wait for SQLite's only write lock.
     """
-    by_mayfly(lab, stage, JOBS, "nap", {"MAX_WORKERS": str(RUNNERS)})
+    by_mayfly(lab, stage, JOBS, "nap", {"MAX_WORKERS": str(RUNNERS), "HANDLERS": handlers})
     database = stage.database()
     found = database.read(lambda connection: connection.execute(FIRST_CLAIMS).all())
     database.close()

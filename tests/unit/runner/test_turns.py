@@ -1,4 +1,4 @@
-"""Two runners of a lane claim at a time; nobody is kept from it for long."""
+"""One runner of a lane claims at a time; nobody is kept from it for long."""
 
 import os
 import signal
@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import monotonic
-from runner.turns import AT_ONCE, PATIENCE_SECONDS, Turns
+from runner.turns import PATIENCE_SECONDS, Turns
 
 
 @pytest.fixture
-def holders(tmp_path: Path) -> Iterator[list[int]]:
-    """Processes that have all the turns of the lane, and keep them."""
-    started = [hold_a_turn(tmp_path) for _ in range(AT_ONCE)]
+def holder(tmp_path: Path) -> Iterator[int]:
+    """A process that has the lane's turn, and keeps it."""
+    started = hold_a_turn(tmp_path)
     yield started
-    for each in started:
-        end(each)
+    end(started)
 
 
 def hold_a_turn(directory: Path) -> int:
@@ -49,21 +48,21 @@ def seconds_to_a_turn(directory: Path, lane: str) -> float:
         return monotonic() - started
 
 
-def test_a_third_waits_and_then_claims_all_the_same(tmp_path: Path, holders: list[int]) -> None:
+def test_a_second_waits_and_then_claims_all_the_same(tmp_path: Path, holder: int) -> None:
     """A runner that hangs in its claim holds nobody up for longer than this."""
     waited = seconds_to_a_turn(tmp_path, "mail")
 
     assert PATIENCE_SECONDS <= waited < PATIENCE_SECONDS * 3
 
 
-def test_a_killed_runners_turn_is_free_at_once(tmp_path: Path, holders: list[int]) -> None:
+def test_a_killed_runners_turn_is_free_at_once(tmp_path: Path, holder: int) -> None:
     """The kernel gives it back with the process."""
-    end(holders[0])
+    end(holder)
 
     assert seconds_to_a_turn(tmp_path, "mail") < PATIENCE_SECONDS
 
 
-def test_another_lane_has_turns_of_its_own(tmp_path: Path, holders: list[int]) -> None:
+def test_another_lane_has_turns_of_its_own(tmp_path: Path, holder: int) -> None:
     """Only those who claim the same rows are in each other's way."""
     assert seconds_to_a_turn(tmp_path, "other") < PATIENCE_SECONDS
 
@@ -74,7 +73,6 @@ def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
         raise KeyError
 
     started = monotonic()
-    others = [hold_a_turn(tmp_path) for _ in range(AT_ONCE)]
+    end(hold_a_turn(tmp_path))
+
     assert monotonic() - started < PATIENCE_SECONDS
-    for each in others:
-        end(each)
