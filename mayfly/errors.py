@@ -180,6 +180,11 @@ class BadHandler(HandlerError):
         super().__init__(f"The handler for {type_name} ({where}) {reason}.")
 
 
+class OutsideARunner(HandlerError):
+    def __init__(self) -> None:
+        super().__init__("This works only while a runner runs the job: call it inside its handler.")
+
+
 class TransactionOnTheLoop(HandlerError):
     def __init__(self) -> None:
         super().__init__(

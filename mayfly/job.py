@@ -1,21 +1,47 @@
 """A claimed job: the row as its runner and its handler see it."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mayfly import jsontext
+from mayfly.errors import OutsideARunner
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-Transaction = Callable[["Job"], "AbstractContextManager[Connection]"]
+    from mayfly.engine import Database
 
 
-def _outside_a_runner(_job: "Job") -> "AbstractContextManager[Connection]":
-    raise RuntimeError("job.transaction() works only while a runner runs the job")
+class Special(NamedTuple):
+    """What few jobs have."""
+
+    expires_at: datetime | None = None
+    checkpoint: str | None = None  # JSON
+    slices: int = 0
+    stalled: int = 0
+    cancel_reason: str | None = None
+
+
+class Lifeline(Protocol):
+    """What a job may ask of its runner while its handler runs, be it in the main thread, another, or on the loop."""
+
+    @property
+    def worker_id(self) -> str: ...
+
+    @property
+    def database(self) -> "Database":
+        """The one to use on the thread that asks."""
+
+    def transaction(self, job: "Job") -> "AbstractContextManager[Connection]": ...
+
+
+class _NoLifeline:
+    """Outside of a runner."""
+
+    def __getattr__(self, _name: str) -> Any:
+        raise OutsideARunner
 
 
 @dataclass(slots=True)
@@ -34,7 +60,8 @@ class Job:
     suspect: bool = False
     run_at: datetime | None = None
     group_key: str | None = None
-    open_transaction: Transaction = field(default=_outside_a_runner, repr=False)
+    special: Special | None = None
+    lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -47,4 +74,4 @@ class Job:
 
         The block should be the last thing a handler does: when it ends, the job is done.
         """
-        return self.open_transaction(self)
+        return self.lifeline.transaction(self)

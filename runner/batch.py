@@ -75,7 +75,7 @@ class BatchRunner:
 
     def _settle(self, job: Job, ran: Ran) -> Ran | None:
         """What became of the job at last; None if it is no longer ours."""
-        if self.invoker.transaction.connection is not None:
+        if self.invoker.lifeline.opened.connection is not None:
             return self._settle_with_handler(job, ran)
         self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
         return ran
@@ -83,7 +83,7 @@ class BatchRunner:
     def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:
         """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
         try:
-            self.outbox.settle_in(self.invoker.transaction, Settlement(job, ran.outcome, ran.duration_ms))
+            self.outbox.settle_in(self.invoker.lifeline.opened, Settlement(job, ran.outcome, ran.duration_ms))
         except LostLease:
             self.log.say(events.lost_lease(job.id, job.type))
             return None

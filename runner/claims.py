@@ -1,7 +1,6 @@
 """The claims of one runner: each as large as the last one's speed, or the free slots, allow."""
 
 import random
-from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import datetime
 
@@ -11,7 +10,7 @@ from mayfly.engine import Database
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, Found, claim, jobs_from
+from mayfly.jobs.claim import Claimant, Claimed, claim, jobs_from
 from mayfly.jobs.looks import has_due
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
@@ -78,7 +77,7 @@ class Claims:
         self._has_taken_over = True
         return jobs_from(taken, told.lane)
 
-    def _claim_on(self, connection: Connection, claimant: Claimant, size: int, now: datetime) -> Sequence[Found]:
+    def _claim_on(self, connection: Connection, claimant: Claimant, size: int, now: datetime) -> Claimed:
         """With the first claim this process, and no more its planner, stands behind the runner's row."""
         if not self._has_taken_over:
             take_over(connection, claimant.worker_id, this_process(), now)

@@ -1,14 +1,12 @@
 """Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from mayfly import jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import Interrupted, NeverAwaited
 from mayfly.job import Job
@@ -19,11 +17,7 @@ from mayfly.registry import Handler, Registry
 from mayfly.verdict import Chances, Interruption
 from mayfly.wording import Failure
 from runner.guard import Cause, Guard
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection as Lent
-
-T = TypeVar("T")
+from runner.lifelines import MainLifeline
 
 RESULT_LIMIT = 64 << 10
 
@@ -46,47 +40,13 @@ class Misfit(Dead):
     """A payload that does not fit its handler's model; `enqueue` would have refused it."""
 
 
-class JobTransaction:
-    """The one connection of this runner, lent to a handler: its writes commit with the job's own settlement."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._stack = ExitStack()
-        self.connection: Lent | None = None
-
-    @contextmanager
-    def open(self, _job: Job) -> "Iterator[Lent]":
-        if self.connection is None:
-            self.connection = self._stack.enter_context(self._database.transaction())
-        try:
-            yield self.connection
-        except BaseException as error:
-            self.undo(error)
-            raise
-
-    def undo(self, error: BaseException) -> None:
-        """Roll back. What that says is of no interest: the error that led here is, and the caller has it."""
-        self.connection = None
-        stack, self._stack = self._stack, ExitStack()
-        with suppress(Exception):
-            stack.__exit__(type(error), error, error.__traceback__)
-
-    def run(self, work: Callable[[Connection], T]) -> T:
-        """Something of ours in the same transaction."""
-        return self._database.run(work)
-
-    def commit(self) -> None:
-        self.connection = None
-        self._stack.close()
-
-
 @dataclass(frozen=True)
 class Invoker:
     """Everything that running a job needs and that does not change between jobs."""
 
     registry: Registry
     database: Database
-    transaction: JobTransaction
+    lifeline: MainLifeline
     guard: Guard
     page: Page
     usual_backoff: Backoff
@@ -100,7 +60,7 @@ class Invoker:
 
     def _call(self, handler: Handler, job: Job) -> Ran:
         """The one place where foreign code runs: the handler's, and that of its payload's model."""
-        job.open_transaction = self.transaction.open
+        job.lifeline = self.lifeline
         started = monotonic()
         self.page.start(job.id, started, handler.timeout)
         ran: Ran | None = None
@@ -164,8 +124,7 @@ class Invoker:
         return Ran(outcome, cause=cause)
 
     def _undo(self, error: BaseException) -> None:
-        if self.transaction.connection is not None:
-            self.transaction.undo(error)
+        self.lifeline.undo(error)
 
     def _chances(self, handler: Handler | None) -> Chances:
         backoff = handler.backoff(self.usual_backoff) if handler else self.usual_backoff

@@ -22,7 +22,8 @@ from runner.claims import Claims
 from runner.connections import RunnerApp
 from runner.guard import Guard
 from runner.inherited import Inherited
-from runner.invoke import Invoker, JobTransaction
+from runner.invoke import Invoker
+from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
 from runner.turns import Turns
 
@@ -70,7 +71,7 @@ def _work(
     invoker = Invoker(
         registry=registry.hooked(hooks) if hooks else registry,
         database=database,
-        transaction=JobTransaction(database),
+        lifeline=MainLifeline(assignment.worker_id, database),
         guard=guard,
         page=page,
         usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -113,7 +114,8 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     from runner.runs import Runs
 
     invoker = batches.invoker
-    runs = Runs(invoker.registry, invoker.page, limit, app.beside, batches.outbox.settle_beside)
+    worker_id = invoker.lifeline.worker_id
+    runs = Runs(invoker.registry, invoker.page, limit, worker_id, app.beside, batches.outbox.settle_beside)
     return Crew(batches, claims, runs).run
 
 

@@ -2,27 +2,24 @@
 
 import asyncio
 import sys
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from functools import partial
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from mayfly.errors import Interrupted, TransactionOnTheLoop
-from mayfly.job import Job
+from mayfly.errors import Interrupted
 from runner.invoke import arguments
+from runner.lifelines import LoopLifeline
 from runner.mailbox import Mailbox
 from runner.run import Run
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 
 class Loop:
     """A place for runs. All methods but those of the tasks are called by the main thread."""
 
-    def __init__(self, mailbox: Mailbox) -> None:
+    def __init__(self, mailbox: Mailbox, lifeline: LoopLifeline) -> None:
         self._mailbox = mailbox
+        self._lifeline = lifeline
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[Run, asyncio.Task[None]] = {}  # touched on the loop only
         self._heard: set[Run] = set()  # whom the last interruption has reached
@@ -30,7 +27,7 @@ class Loop:
         self._thread.start()
 
     def start(self, run: Run) -> None:
-        run.job.open_transaction = refuse_transaction
+        run.job.lifeline = self._lifeline
         self._loop.call_soon_threadsafe(self._begin, run)
 
     def interrupt(self, run: Run) -> None:
@@ -81,7 +78,3 @@ async def _call(run: Run) -> None:
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the loop's end
         run.error = error
         run.note_end()
-
-
-def refuse_transaction(_job: Job) -> "AbstractContextManager[Connection]":
-    raise TransactionOnTheLoop

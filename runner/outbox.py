@@ -11,7 +11,7 @@ from mayfly.logs import Log
 from mayfly.outcome import DONE
 from mayfly.schema import JobTable
 from mayfly.tally import Tally
-from runner.invoke import JobTransaction
+from runner.lifelines import JobTransaction
 
 HOLD_SECONDS = 0.05  # a crash repeats at most what was finished in this time
 HOLD_JOBS = 1000

@@ -10,7 +10,8 @@ from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import Steer
 from mayfly.registry import Handler
 from runner.guard import HARD_SECONDS, REPEAT_SECONDS, Cause
-from runner.invoke import RETURNED, Invoker, JobTransaction, Ran, returned
+from runner.invoke import RETURNED, Invoker, Ran, returned
+from runner.lifelines import JobTransaction, ThreadLifeline
 
 Commit = Callable[[JobTransaction, Settlement], None]  # settle a job in its handler's transaction, and commit both
 
@@ -28,8 +29,7 @@ class Run:
         self.ended: float | None = None
         self.ran: Ran | None = None  # where the handler has returned
         self.error: BaseException | None = None  # where it has raised
-        self.transaction: JobTransaction | None = None  # what the handler asked for; a thread's alone
-        self.is_settled = False  # by that transaction
+        self.is_settled = False  # by the transaction that its handler asked for
 
     def due(self, ends_at: float) -> float:
         """When the main thread has to do something about it, if it has not ended by then."""
@@ -49,6 +49,12 @@ class Run:
         """Called where the handler ran, and at once: what it has returned may be changed by others later."""
         self.note_end()
         self.ran = RETURNED if result is None else returned(self.handler, result)
+
+    @property
+    def transaction(self) -> JobTransaction | None:
+        """What the handler asked for; a thread's alone."""
+        lifeline = self.job.lifeline
+        return lifeline.opened if isinstance(lifeline, ThreadLifeline) else None
 
     def note_end(self) -> None:
         self.ended = monotonic()

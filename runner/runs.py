@@ -12,6 +12,7 @@ from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
+from runner.lifelines import LoopLifeline, ThreadLifeline
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
 from runner.slots import free_slots, room_for_more
@@ -35,12 +36,19 @@ class Place(Protocol):
 
 class Runs:
     def __init__(
-        self, registry: Registry, page: Page, limit: int, database: Callable[[], Database], commit: Commit
+        self,
+        registry: Registry,
+        page: Page,
+        limit: int,
+        worker_id: str,
+        beside: Callable[[], Database],
+        commit: Commit,
     ) -> None:
         self._registry = registry
         self._page = page
         self._limit = limit
-        self._database = database  # for the transactions of threads
+        self._worker_id = worker_id
+        self._beside = beside  # for what handlers ask of us
         self._commit = commit
         self._mailbox = Mailbox()
         self._places: dict[bool, Place] = {}
@@ -111,9 +119,9 @@ class Runs:
     def _open_loop(self) -> Place:
         from runner.loop import Loop
 
-        return Loop(self._mailbox)
+        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._beside))
 
     def _open_threads(self) -> Place:
         from runner.threads import Threads
 
-        return Threads(self._mailbox, self._database, self._commit)
+        return Threads(self._mailbox, lambda: ThreadLifeline(self._worker_id, self._beside), self._commit)

@@ -3,24 +3,17 @@
 import ctypes
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from contextvars import copy_context
-from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
 from types import FrameType
-from typing import TYPE_CHECKING
 
-from mayfly.engine import Database
 from mayfly.errors import Interrupted
-from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
-from runner.invoke import JobTransaction, arguments
+from runner.invoke import arguments
+from runner.lifelines import ThreadLifeline
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
 
 DOOR_SECONDS = 0.05
 
@@ -28,15 +21,15 @@ DOOR_SECONDS = 0.05
 class Threads:
     """A place for runs: threads that are started on demand and used again. Called by the main thread."""
 
-    def __init__(self, mailbox: Mailbox, database: Callable[[], Database], commit: Commit) -> None:
+    def __init__(self, mailbox: Mailbox, lifeline: Callable[[], ThreadLifeline], commit: Commit) -> None:
         self._mailbox = mailbox
-        self._database = database
+        self._lifeline = lifeline
         self._commit = commit
         self._idle: list[_Worker] = []
         self._at_work: dict[Run, _Worker] = {}
 
     def start(self, run: Run) -> None:
-        run.job.open_transaction = partial(self._open_transaction, run)
+        run.job.lifeline = self._lifeline()
         worker = self._at_work[run] = self._idle.pop() if self._idle else _Worker(self._mailbox, self._commit)
         worker.inbox.put(run)
 
@@ -56,12 +49,6 @@ class Threads:
 
     def frame_of(self, run: Run) -> FrameType | None:
         return sys._current_frames().get(self._at_work[run].ident or 0)
-
-    def _open_transaction(self, run: Run, job: Job) -> "AbstractContextManager[Connection]":
-        """On a connection of its own: the main thread's must never be waited for."""
-        if run.transaction is None:
-            run.transaction = JobTransaction(self._database())
-        return run.transaction.open(job)
 
 
 class _Worker(Thread):
@@ -120,13 +107,14 @@ def _raise_in(thread: int, error: type[BaseException] | None) -> None:
 
 def _conclude(run: Run, commit: Commit) -> None:
     """Still in its own thread: what it wrote in job.transaction() commits with its `done`, or is undone."""
-    if run.transaction is None or run.transaction.connection is None:
+    transaction = run.transaction
+    if transaction is None or transaction.connection is None:
         return
     if run.error is not None or run.ran is None:
-        run.transaction.undo(run.error or Interrupted())
+        transaction.undo(run.error or Interrupted())
         return
     try:
-        commit(run.transaction, Settlement(run.job, run.ran.outcome, round(run.seconds * 1000)))
+        commit(transaction, Settlement(run.job, run.ran.outcome, round(run.seconds * 1000)))
         run.is_settled = True
     except Exception as error:  # noqa: BLE001 - the lease is lost, or the handler has broken its transaction
         run.error = error

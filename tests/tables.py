@@ -36,6 +36,13 @@ jobs = Table(
     Column("started_at", UtcDateTime),
     Column("finished_at", UtcDateTime),
     Column("duration_ms", Id),
+    Column("expires_at", UtcDateTime),
+    Column("waiting_for", String(KEY_LENGTH)),  # why it was put off
+    Column("cancel_reason", LongText),
+    Column("slices", Integer),
+    Column("stalled", Integer),
+    Column("unique_scope", String(8)),
+    Column("unique_until", UtcDateTime),
 )
 
 attempts = Table(
@@ -137,4 +144,61 @@ locks = Table(
     Column("holder", String(NAME_LENGTH)),
     Column("lease_until", UtcDateTime),
     Column("number", Id),  # raised by each who takes the lock
+)
+
+pauses = Table(
+    "mayfly_pauses",
+    metadata,
+    Column("kind", String(8), primary_key=True),  # lane, type
+    Column("name", String(NAME_LENGTH), primary_key=True),
+    Column("paused_at", UtcDateTime),
+    Column("paused_until", UtcDateTime),
+    Column("paused_by", String(NAME_LENGTH)),
+    Column("reason", LongText),
+)
+
+limits = Table(
+    "mayfly_limits",
+    metadata,
+    Column("limit_key", String(KEY_LENGTH), primary_key=True),
+    Column("span", String(16), primary_key=True),
+    Column("most", Integer),
+    Column("used", Integer),
+    Column("opens_at", UtcDateTime),
+)
+
+slots = Table(
+    "mayfly_slots",
+    metadata,
+    Column("job_id", Id, primary_key=True),
+    Column("limit_key", String(KEY_LENGTH), primary_key=True),
+    Column("worker_id", String(NAME_LENGTH)),
+    Column("claims", Integer),
+    Column("lease_until", UtcDateTime),
+)
+
+batches = Table(
+    "mayfly_batches",
+    metadata,
+    Column("batch_key", String(KEY_LENGTH), primary_key=True),
+    Column("on_complete", JsonText),
+    Column("created_at", UtcDateTime),
+    Column("sealed_at", UtcDateTime),
+    Column("completed_at", UtcDateTime),
+    Column("abandoned_at", UtcDateTime),
+)
+
+members = Table(
+    "mayfly_members",
+    metadata,
+    Column("batch_key", String(KEY_LENGTH), primary_key=True),
+    Column("job_id", Id, primary_key=True),
+)
+
+chains = Table(
+    "mayfly_chains",
+    metadata,
+    Column("job_id", Id, primary_key=True),
+    Column("previous", JsonText),
+    Column("rest", JsonText),
 )

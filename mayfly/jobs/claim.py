@@ -1,18 +1,20 @@
 """Claim a batch: lock due rows, write the new owner, commit. No handler runs before the commit is known."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from mayfly.connection import Connection
 from mayfly.dialect import Dialect, utc_from_driver
-from mayfly.job import Job
+from mayfly.job import Job, Special
 from mayfly.jobs.looks import next_due
 from mayfly.schema import PRIORITIES, JobTable
 
 Found = Sequence[Any]  # a row, in the order of `due_statement`
+SPECIAL = 2
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,14 @@ class Claimant:
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that killed another
 
 
-def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> Sequence[Found]:
+class Claimed(NamedTuple):
+    """Rows as they were found, and of those that are special what is."""
+
+    rows: Sequence[Found]
+    specials: Mapping[int, Special] = MappingProxyType({})
+
+
+def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> Claimed:
     """The next due jobs, high priority first, oldest first, now owned by the claimant.
 
     As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
@@ -38,14 +47,25 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
         if len(found) == size:
             break
     taken = together(found, claimant.fresh)
-    if taken:
-        values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
-        connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
-    return taken
+    if not taken:
+        return Claimed(())
+    values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
+    connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
+    special = [row[0] for row in taken if row[1] >= SPECIAL]
+    return Claimed(taken, _specials(connection, jobs, special) if special else {})
 
 
-def jobs_from(taken: Sequence[Found], lane: str) -> list[Job]:
-    return [_job(row, lane) for row in taken]
+def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
+    claimed_jobs = [_job(row, lane) for row in claimed.rows]
+    for job in claimed_jobs if claimed.specials else ():
+        job.special = claimed.specials.get(job.id)
+    return claimed_jobs
+
+
+def _specials(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Mapping[int, Special]:
+    """What few jobs have is asked for where there is any: the others pay nothing for it."""
+    found = connection.execute(special_statement(jobs), ids=ids).all()
+    return {job_id: Special(expires_at and utc_from_driver(expires_at), *rest) for job_id, expires_at, *rest in found}
 
 
 @cache
@@ -53,8 +73,22 @@ def due_statement(dialect: Dialect, jobs: JobTable) -> str:
     c = jobs.c
     figures = dialect.bundled(" ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
     rest = dialect.bundled("|", [*figures, c.run_at, c.type])
-    columns = ", ".join([c.id, c.suspect, c.payload, c.group_key, *rest])
+    columns = ", ".join([c.id, marker(jobs), c.payload, c.group_key, *rest])
     return next_due(columns, jobs) + dialect.claim_lock
+
+
+def marker(jobs: JobTable) -> str:
+    """In one number: whether the job is a suspect, and whether it has what few have."""
+    c = jobs.c
+    has_any = " OR ".join(f"{each} IS NOT NULL" for each in (c.expires_at, c.checkpoint, c.cancel_reason))
+    return f"{c.suspect} + CASE WHEN {has_any} THEN {SPECIAL} ELSE 0 END"
+
+
+@cache
+def special_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    columns = ", ".join((c.id, c.expires_at, c.checkpoint, c.slices, c.stalled, c.cancel_reason))
+    return f"SELECT {columns} FROM {jobs.table} WHERE {{ids of {c.id}}}"
 
 
 @cache
@@ -71,7 +105,7 @@ def claim_statement(jobs: JobTable) -> str:
 def together(found: Sequence[Found], fresh: bool) -> Sequence[Found]:
     """What may share a claim. A suspect is taken alone, one that killed its process only by a fresh runner."""
     for number, row in enumerate(found):
-        if not row[1]:
+        if row[1] in (0, SPECIAL):
             continue
         if number > 0:
             return found[:number]
@@ -81,11 +115,11 @@ def together(found: Sequence[Found], fresh: bool) -> Sequence[Found]:
 
 def _job(row: Found, lane: str) -> Job:
     """By position, in the order of `due_statement`: to look columns up by name costs more than the rest of this."""
-    job_id, suspect, payload, group_key, *rest = row
+    job_id, marked, payload, group_key, *rest = row
     attempts, max_attempts, claims, crashes, interruptions, run_at, type_name = rest if rest[1:] else _parted(*rest)
     return Job(
         job_id, type_name, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions,
-        suspect == 1, utc_from_driver(run_at), group_key,
+        marked % SPECIAL == 1, utc_from_driver(run_at), group_key,
     )  # fmt: skip
 
 

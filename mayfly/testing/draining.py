@@ -65,8 +65,8 @@ def _opened(app: InlineApp, lanes: Iterable[str] | None, advance: bool | timedel
     database, settings = app.database, app.settings
     now = database.clock.now()
     announce = announcer(settings, database) if settings.hooks_on_dead else None
-    with inline_invoker(settings, app.registry, database, announce) as invoker:
-        worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
+    worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
+    with inline_invoker(settings, app.registry, database, announce, worker_id) as invoker:
         outbox = Outbox(database, JOBS, Settler(worker_id, cycle_id, worker_id), inline_log())
         yield _Draining(
             database,

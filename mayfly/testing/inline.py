@@ -76,13 +76,14 @@ def _make_job(
 def _run(invoker: InlineInvoker, job: Job) -> Ran:
     """What the handler wrote in job.transaction() is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
-    if invoker.transaction.connection is None:
+    transaction = invoker.lifeline.opened
+    if transaction.connection is None:
         return ran
     try:
-        invoker.transaction.run(
+        transaction.run(
             lambda connection: connection.execute("SELECT 1")
         )  # in place of the settlement, which finds out that the handler broke it
-        invoker.transaction.commit()
+        transaction.commit()
     except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
         return invoker.failed(job, error)
     return ran

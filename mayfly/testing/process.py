@@ -24,8 +24,8 @@ from mayfly.registry import Handler, Registry
 from mayfly.settings import Settings
 from runner.guard import Guard
 from runner.hooks import open_hooks
-from runner.invoke import Invoker, JobTransaction, Misfit, Ran
-from runner.loop import refuse_transaction
+from runner.invoke import Invoker, Misfit, Ran
+from runner.lifelines import LoopLifeline, MainLifeline
 
 
 class Patience(Guard):
@@ -63,6 +63,7 @@ def inline_invoker(
     registry: Registry,
     database: Database,
     announce: Callable[[Job], None] | None = None,
+    worker_id: str = "inline",
 ) -> Iterator[InlineInvoker]:
     """With the hooks that the settings name; without chance, so that a retry is due when the docs say."""
     with TemporaryDirectory(prefix="mayfly-") as directory:
@@ -73,7 +74,7 @@ def inline_invoker(
         yield InlineInvoker(
             registry=inline.hooked(hooks) if hooks else inline,
             database=database,
-            transaction=JobTransaction(database),
+            lifeline=MainLifeline(worker_id, database),
             guard=guard,
             page=page,
             usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -106,7 +107,8 @@ def _inline(handler: Handler) -> Handler:
 def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @wraps(function)
     def call(job: Job, *payload: Any) -> Any:
-        job.open_transaction = refuse_transaction
+        lifeline = job.lifeline
+        job.lifeline = LoopLifeline(lifeline.worker_id, lambda: lifeline.database)
         if not _is_on_a_loop():
             return asyncio.run(function(job, *payload))
         with ThreadPoolExecutor(1) as beside:  # the test is itself a coroutine, and waits

@@ -11,7 +11,7 @@ from mayfly.jobs.settlement import Settlement
 from mayfly.logs import Log, silent_log
 from mayfly.outcome import DONE, RELEASED
 from mayfly.schema import JOBS
-from runner.invoke import JobTransaction
+from runner.lifelines import JobTransaction
 from runner.outbox import Outbox
 from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows

@@ -25,7 +25,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 -- claim
 BEGIN;
 -- 2 times:
-SELECT id, suspect, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- look for more

@@ -30,7 +30,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 -- claim
 BEGIN IMMEDIATE;
 -- 2 times:
-SELECT id, suspect, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- look for more

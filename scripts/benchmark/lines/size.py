@@ -149,7 +149,7 @@ def _claiming(stage: Stage) -> Iterator[Callable[[], float]]:
         def claim_in_vain(connection: Connection) -> None:
             nonlocal taken, seconds
             started = monotonic()
-            taken = len(claim(connection, JOBS, claimant, DUE, now))
+            taken = len(claim(connection, JOBS, claimant, DUE, now).rows)
             seconds = monotonic() - started
             raise RolledBack
 

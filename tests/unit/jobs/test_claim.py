@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.jobs.claim import Found, jobs_from, together
+from mayfly.jobs.claim import Claimed, Found, jobs_from, together
 
 RUN_AT = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -68,7 +68,7 @@ def test_a_claim_takes_from_the_head_and_a_suspect_only_alone(due: list[Found], 
     taken = together(due, fresh)
 
     assert ids(taken) == ids(due[: len(taken)])
-    assert len(taken) <= 1 or not any(job.suspect for job in jobs_from(taken, "default"))
+    assert len(taken) <= 1 or not any(job.suspect for job in jobs_from(Claimed(taken), "default"))
 
 
 @given(rows)

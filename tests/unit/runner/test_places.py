@@ -11,6 +11,7 @@ from mayfly.errors import Interrupted
 from mayfly.job import Job
 from mayfly.registry import Handler
 from runner.guard import Cause
+from runner.lifelines import LoopLifeline, ThreadLifeline
 from runner.loop import Loop
 from runner.mailbox import Mailbox
 from runner.run import Run
@@ -55,7 +56,7 @@ def mailbox() -> Mailbox:
 
 @pytest.fixture
 def threads(mailbox: Mailbox) -> Threads:
-    return Threads(mailbox, no_database, no_database)
+    return Threads(mailbox, lambda: ThreadLifeline("worker-1-1", no_database), no_database)
 
 
 def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: Threads) -> None:
@@ -108,7 +109,7 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
 
 def test_a_task_is_cancelled_on_the_loop(mailbox: Mailbox) -> None:
     """As one that was interrupted, since we did it."""
-    loop, run = Loop(mailbox), make_run(forever, is_async=True)
+    loop, run = Loop(mailbox, LoopLifeline("worker-1-1", no_database)), make_run(forever, is_async=True)
     loop.start(run)
     interrupt(loop, run)
 
@@ -133,7 +134,11 @@ def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
         blocked.set()
         release.wait()
 
-    loop, deaf, blocking = Loop(mailbox), make_run(ignore, is_async=True), make_run(block, is_async=True)
+    loop, deaf, blocking = (
+        Loop(mailbox, LoopLifeline("worker-1-1", no_database)),
+        make_run(ignore, is_async=True),
+        make_run(block, is_async=True),
+    )
     loop.start(deaf)
     assert began.wait(PATIENCE_SECONDS)
     interrupt(loop, deaf)

@@ -29,7 +29,7 @@ def page(tmp_path: Path) -> Page:
 @pytest.fixture
 def runs(page: Page) -> Runs:
     registry = Registry({"fetch": Handler("fetch", forever, is_async=True)})
-    return Runs(registry, page, 3, no_database, no_database)
+    return Runs(registry, page, 3, "worker-1-1", no_database, no_database)
 
 
 def test_as_many_start_as_there_are_slots(runs: Runs, page: Page) -> None:

@@ -1,0 +1,101 @@
+"""Flow and time: scopes of unique keys, expiry, pauses, limits, slices, cancelling, batches and chains."""
+
+from alembic import op
+from sqlalchemy import CheckConstraint, Column, Integer, String, inspect
+from sqlalchemy import text as sql
+
+from mayfly.migrations.portable import create_index, create_table
+from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    widen_jobs()
+    create_pauses()
+    create_limits()
+    create_batches()
+
+
+def widen_jobs() -> None:
+    """What most jobs do not have is NULL, and costs a claim nothing: see the marker in mayfly/jobs/claim.py."""
+    add_columns(
+        "mayfly_jobs",
+        Column("expires_at", UtcDateTime),  # not started by then: cancelled
+        Column("waiting_for", String(190)),  # why it was put off: a limit, a pause
+        Column("cancel_reason", LongText),  # somebody wants it to end, and why
+        Column("slices", Integer, nullable=False, server_default=sql("0")),
+        Column("stalled", Integer, nullable=False, server_default=sql("0")),  # slices in a row without progress
+        Column("unique_scope", String(8), nullable=False, server_default="live"),  # how long unique_key is held
+        Column("unique_until", UtcDateTime),
+    )
+
+
+def create_pauses() -> None:
+    create_table(
+        "mayfly_pauses",
+        Column("kind", String(8), primary_key=True),
+        Column("name", String(64), primary_key=True),
+        Column("paused_at", UtcDateTime, nullable=False),
+        Column("paused_until", UtcDateTime),
+        Column("paused_by", String(64)),
+        Column("reason", LongText),
+        CheckConstraint("kind IN ('lane', 'type')", name="mayfly_pauses_kind"),
+    )
+
+
+def create_limits() -> None:
+    create_table(
+        "mayfly_limits",
+        Column("limit_key", String(190), primary_key=True),
+        Column("span", String(16), primary_key=True),  # 'at once', or the window: 'minute', 'day', …
+        Column("most", Integer, nullable=False),
+        Column("used", Integer, nullable=False, server_default=sql("0")),  # in the window that ends at opens_at
+        Column("opens_at", UtcDateTime),
+    )
+    create_table(
+        "mayfly_slots",
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+        Column("limit_key", String(190), primary_key=True),
+        Column("worker_id", String(64), nullable=False),
+        Column("claims", Integer, nullable=False),
+        Column("lease_until", UtcDateTime, nullable=False),
+    )
+    create_index("mayfly_slots_key", "mayfly_slots", "limit_key", "lease_until")
+
+
+def create_batches() -> None:
+    """Children are rows of their own, taken away as they end: no counter that all runners fight over."""
+    create_table(
+        "mayfly_batches",
+        Column("batch_key", String(190), primary_key=True),  # the children's group_key
+        Column("on_complete", JsonText),
+        Column("created_at", UtcDateTime, nullable=False),
+        Column("sealed_at", UtcDateTime),  # no more children but siblings
+        Column("completed_at", UtcDateTime),
+        Column("abandoned_at", UtcDateTime),
+    )
+    create_table(
+        "mayfly_members",
+        Column("batch_key", String(190), primary_key=True),
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+    )
+    create_index("mayfly_members_job", "mayfly_members", "job_id")
+    create_table(
+        "mayfly_chains",
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+        Column("previous", JsonText),  # the result of the step before
+        Column("rest", JsonText, nullable=False),  # the steps that follow
+    )
+
+
+def add_columns(table: str, *columns: Column[object]) -> None:
+    """Those that are missing: MySQL commits each statement by itself, and a killed migration is run again."""
+    context = op.get_context()
+    known = set() if context.as_sql else {each["name"] for each in inspect(op.get_bind()).get_columns(table)}
+    for column in columns:
+        if column.name not in known:
+            op.add_column(table, column)

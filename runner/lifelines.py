@@ -1,0 +1,93 @@
+"""What a running job may ask of its runner, and through which connection: that depends on where its handler runs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from mayfly.connection import Connection
+from mayfly.engine import Database
+from mayfly.errors import TransactionOnTheLoop
+from mayfly.job import Job
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection as Lent
+
+T = TypeVar("T")
+
+
+class JobTransaction:
+    """A connection lent to a handler: its writes commit with the job's own settlement."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._stack = ExitStack()
+        self.connection: Lent | None = None
+
+    @contextmanager
+    def open(self, _job: Job) -> "Iterator[Lent]":
+        if self.connection is None:
+            self.connection = self._stack.enter_context(self._database.transaction())
+        try:
+            yield self.connection
+        except BaseException as error:
+            self.undo(error)
+            raise
+
+    def undo(self, error: BaseException) -> None:
+        """Roll back. What that says is of no interest: the error that led here is, and the caller has it."""
+        self.connection = None
+        stack, self._stack = self._stack, ExitStack()
+        with suppress(Exception):
+            stack.__exit__(type(error), error, error.__traceback__)
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Something of ours in the same transaction."""
+        return self._database.run(work)
+
+    def commit(self) -> None:
+        self.connection = None
+        self._stack.close()
+
+
+class MainLifeline:
+    """For plain functions, which run in the main thread: through the runner's one connection."""
+
+    def __init__(self, worker_id: str, database: Database) -> None:
+        self.worker_id = worker_id
+        self.database = database
+        self.opened = JobTransaction(database)
+
+    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
+        return self.opened.open(job)
+
+    def undo(self, error: BaseException) -> None:
+        if self.opened.connection is not None:
+            self.opened.undo(error)
+
+
+class LoopLifeline:
+    """For coroutines: through connections that the main thread never waits for."""
+
+    def __init__(self, worker_id: str, beside: Callable[[], Database]) -> None:
+        self.worker_id = worker_id
+        self._beside = beside
+
+    @property
+    def database(self) -> Database:
+        return self._beside()
+
+    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":  # noqa: ARG002 - refused for any
+        raise TransactionOnTheLoop
+
+
+class ThreadLifeline(LoopLifeline):
+    """For functions in threads: each has a transaction of its own, if it asks for one."""
+
+    def __init__(self, worker_id: str, beside: Callable[[], Database]) -> None:
+        super().__init__(worker_id, beside)
+        self.opened: JobTransaction | None = None
+
+    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
+        if self.opened is None:
+            self.opened = JobTransaction(self.database)
+        return self.opened.open(job)
