@@ -44,7 +44,7 @@ class BatchRunner:
     log: Log
 
     def run(self, batch: Sequence[Job]) -> Report:
-        """The last outcomes are left in the outbox: they are written with the next claim."""
+        """The last outcomes are left in the outbox: they are written before the next claim."""
         self.log.say(events.processing(len(batch)))
         report = Report()
         remaining = iter(batch)
