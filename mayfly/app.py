@@ -11,8 +11,19 @@ from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.errors import BadField
-from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs, insert_slice, slices
+from mayfly.job import Job
+from mayfly.jobs.enqueue import (
+    Door,
+    NewJob,
+    insert_job,
+    insert_jobs,
+    insert_slice,
+    is_unquestioned,
+    refuse_beyond_packet,
+    slices,
+)
 from mayfly.jobs.foreign import AnyConnection, open_connection
+from mayfly.jobs.held import hold, holder
 from mayfly.opening import load_registry, open_database
 from mayfly.outcome import Seconds, seconds
 from mayfly.registry import Registry
@@ -40,6 +51,10 @@ class App:
             if self._database is None:
                 self._database = open_database(self.settings, connections=PRODUCER_CONNECTIONS)
             return self._database
+
+    def now(self) -> datetime:
+        """The database's time."""
+        return self.database.clock.now()
 
     @property
     def registry(self) -> Registry:
@@ -74,11 +89,12 @@ def enqueue(
     group_key: str | None = None,
     max_attempts: int | None = None,
     connection: Any = None,
-) -> int:
+) -> int | None:
     """Enqueue one job and return its id, or the id of the live job that already holds its `unique_key`.
 
     With `connection=` the job is part of the application's own transaction: it commits or rolls back with it,
-    and nothing is committed or repeated here.
+    and nothing is committed or repeated here. Inside a handler it is held back until the handler's own job is done,
+    and there is no id yet: None.
     """
     given = None if connection is None else open_connection(connection)
     new = admit(
@@ -95,19 +111,34 @@ def enqueue(
     )
     if given is not None:
         return insert_job(given, JOBS, new)
+    job = holder()
+    if job is not None:
+        _hold(job, [new])
+        return None
     return current_app().database.once(lambda own: insert_job(own, JOBS, new), twice=unique_key is not None)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
     """Enqueue jobs given as mappings with the arguments of `enqueue`; how many were inserted.
 
-    Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are left out.
+    Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are left out. Inside a
+    handler all are held back until its job is done, and counted as they come.
     """
     given = None if connection is None else open_connection(connection)
     admitted = (admit(given, **each) for each in jobs)
     if given is not None:
         return insert_jobs(given, JOBS, admitted)
+    job = holder()
+    if job is not None:
+        return _hold(job, list(admitted))
     return sum(_insert_committed(part) for part in slices(admitted))
+
+
+def _hold(job: Job, new: list[NewJob]) -> int:
+    """What the server would refuse is refused now: the handler hears of it, and not the one who settles its job."""
+    if not is_unquestioned(new):
+        current_app().database.read(lambda own: refuse_beyond_packet(own, new))
+    return hold(job, new)
 
 
 def _insert_committed(part: list[NewJob]) -> int:
@@ -141,7 +172,7 @@ def _delay(given: Seconds) -> timedelta:
 def _now(given: AnyConnection | None) -> datetime:
     """The database's time. An application's own connection is asked itself: ours may not even be configured."""
     if given is None:
-        return current_app().database.clock.now()
+        return current_app().now()
     asked_at = host_now()
     found = given.execute(f"SELECT {given.dialect.utc_now}").scalar()
     return clock_from(utc_from_driver(found), asked_at, host_now()).now()

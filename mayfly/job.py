@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from mayfly.engine import Database
+    from mayfly.jobs.enqueue import NewJob
 
 
 class Special(NamedTuple):
@@ -33,6 +34,10 @@ class Lifeline(Protocol):
     @property
     def database(self) -> "Database":
         """The one to use on the thread that asks."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the handler has asked for one: what is written on its thread then commits with its job."""
 
     def transaction(self, job: "Job") -> "AbstractContextManager[Connection]": ...
 
@@ -62,6 +67,7 @@ class Job:
     group_key: str | None = None
     special: Special | None = None
     lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
+    held: "list[NewJob] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
 
     @property
     def payload(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from mayfly.engine import Database
 from mayfly.errors import Interrupted, NeverAwaited
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
+from mayfly.jobs.held import RUNNING
 from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
@@ -65,6 +66,7 @@ class Invoker:
         self.page.start(job.id, started, handler.timeout)
         ran: Ran | None = None
         hooks = handler.hooks
+        RUNNING.set(job)
         try:
             try:
                 self.guard.watch(handler.timeout)
@@ -84,6 +86,7 @@ class Invoker:
             ran = self.failed(job, error)
         finally:
             ended = monotonic()
+            RUNNING.set(None)
             if hooks is not None and ran is not None:  # while the page names the job: who hangs there ran long
                 hooks.after(job, ran.outcome)
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)

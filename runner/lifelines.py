@@ -57,6 +57,10 @@ class MainLifeline:
         self.database = database
         self.opened = JobTransaction(database)
 
+    @property
+    def in_transaction(self) -> bool:
+        return self.opened.connection is not None
+
     def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
         return self.opened.open(job)
 
@@ -76,6 +80,10 @@ class LoopLifeline:
     def database(self) -> Database:
         return self._beside()
 
+    @property
+    def in_transaction(self) -> bool:
+        return False
+
     def transaction(self, job: Job) -> "AbstractContextManager[Lent]":  # noqa: ARG002 - refused for any
         raise TransactionOnTheLoop
 
@@ -86,6 +94,10 @@ class ThreadLifeline(LoopLifeline):
     def __init__(self, worker_id: str, beside: Callable[[], Database]) -> None:
         super().__init__(worker_id, beside)
         self.opened: JobTransaction | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.opened is not None and self.opened.connection is not None
 
     def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
         if self.opened is None:

@@ -8,6 +8,7 @@ from threading import Thread
 from types import FrameType
 
 from mayfly.errors import Interrupted
+from mayfly.jobs.held import RUNNING
 from runner.invoke import arguments
 from runner.lifelines import LoopLifeline
 from runner.mailbox import Mailbox
@@ -71,6 +72,7 @@ class Loop:
 
 
 async def _call(run: Run) -> None:
+    RUNNING.set(run.job)  # a task has a context of its own
     try:
         if run.handler.hooks is not None:
             run.handler.hooks.before(run.job)

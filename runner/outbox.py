@@ -33,7 +33,7 @@ class Outbox:
         self.tally: Tally = {}
 
     def add(self, settlement: Settlement, at_once: bool = False) -> None:
-        if at_once and settlement.outcome is DONE and not self._waiting and self._settle_done(settlement):
+        if at_once and not self._waiting and self._settle_done(settlement):
             return
         now = monotonic()
         if not self._waiting:
@@ -46,7 +46,9 @@ class Outbox:
             self._write()
 
     def _settle_done(self, settlement: Settlement) -> bool:
-        """Most that is to be committed at once is this, and a commit a job is dear enough."""
+        """Most that is to be committed at once is plainly done, and a commit a job is dear enough."""
+        if settlement.outcome is not DONE or settlement.job.held is not None:
+            return False
         if not settle_done(self._database, self._jobs, self._settler.worker_id, settlement):
             return False
         self._uncounted.append(settlement)

@@ -9,6 +9,7 @@ from threading import Lock, Thread
 from types import FrameType
 
 from mayfly.errors import Interrupted
+from mayfly.jobs.held import RUNNING
 from mayfly.jobs.settlement import Settlement
 from runner.invoke import arguments
 from runner.lifelines import ThreadLifeline
@@ -83,6 +84,7 @@ class _Worker(Thread):
         try:
             self._admit(run)
             context = copy_context()
+            context.run(RUNNING.set, run.job)
             if run.handler.hooks is not None:
                 context.run(run.handler.hooks.before, run.job)
             result = context.run(run.handler.function, *arguments(run.handler, run.job))

@@ -45,5 +45,5 @@ def insert_row(database: Database, **columns: Any) -> int:
     return insert_rows(database, 1, **columns)[0]
 
 
-def get_row(database: Database, job_id: int) -> Row[Any]:
+def get_row(database: Database, job_id: int | None) -> Row[Any]:
     return run(database, lambda connection: connection.execute(select(jobs).where(jobs.c.id == job_id)).one())

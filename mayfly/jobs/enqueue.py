@@ -108,7 +108,7 @@ class Door:
 
 def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int:
     """The new job's id, or the id of the live job that already holds its unique key."""
-    _refuse_beyond_packet(connection, [job])
+    refuse_beyond_packet(connection, [job])
     dialect, row = connection.dialect, job.row
     if not dialect.has_insert_returning:
         return int(connection.execute(insert_or_find_statement(dialect, jobs, tuple(row)), row).lastrowid)
@@ -174,15 +174,20 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
 
 def insert_slice(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob]) -> int:
     """One of `slices`."""
-    _refuse_beyond_packet(connection, new)
+    refuse_beyond_packet(connection, new)
     keeping = _keeping(connection.dialect, jobs, new[0].columns)
     rows = [job.values for job in new]
     return connection.dialect.insert_many(connection, jobs.table, new[0].columns, rows, keeping)
 
 
-def _refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> None:
-    longest = max(len(job.payload) for job in new)
-    if 4 * longest + 512 <= UNQUESTIONED_BYTES:  # a character has four bytes at most, or two that are escaped
+def is_unquestioned(new: Iterable[NewJob]) -> bool:
+    """Whether any server takes them."""
+    longest = max((len(job.payload) for job in new), default=0)
+    return 4 * longest + 512 <= UNQUESTIONED_BYTES  # a character has four bytes at most, or two that are escaped
+
+
+def refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> None:
+    if is_unquestioned(new):
         return
     largest = max(new, key=lambda job: job.statement_bytes)
     limit = connection.dialect.packet_limit(connection)

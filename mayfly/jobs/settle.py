@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.job import Job
+from mayfly.jobs.follow import follow
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.jobs.totals import add_to_totals, count
 from mayfly.outcome import DONE, Kind, Outcome
@@ -50,11 +51,12 @@ class Writing:
     now: datetime
     before: Tally  # what this process had counted before
     counted: Mapping[Key, Count] | None  # None: the totals are left to a later `count_settled`
+    followed: Sequence[Settlement]  # those that more than their own row hangs on
 
     @property
     def is_single(self) -> bool:
         """Whether one statement about one job is all there is to write."""
-        alone = len(self.settlements) == 1 and self.counted is None
+        alone = len(self.settlements) == 1 and self.counted is None and not self.followed
         return alone and self.settlements[0].outcome.attempt_ending is None
 
     def write(self, connection: Connection) -> Settled:
@@ -69,6 +71,8 @@ class Writing:
                 raise _NotAllOurs
             else:
                 lost.append(members[0].job)
+        if self.followed:
+            follow(connection, self.jobs, [each for each in self.followed if each.job not in lost])
         if self.counted is None:
             done = [each for each in self.settlements if each.job in lost and self._was_done(connection, each)]
             _write_attempts(connection, self.settler.worker_id, settled, self.now)
@@ -151,7 +155,9 @@ def made_ready(
 ) -> Writing:
     groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
     updates = [settle_update(jobs, settler.worker_id, members, now) for members in groups]
-    return Writing(jobs, settler, settlements, updates, now, tally, count(settlements, now) if with_totals else None)
+    counted = count(settlements, now) if with_totals else None
+    followed = [each for each in settlements if each.job.held is not None]
+    return Writing(jobs, settler, settlements, updates, now, tally, counted, followed)
 
 
 def settle_update(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mayfly.app import App, current_app, use_app
+from mayfly.clock import Clock
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase
 from mayfly.jobs.enqueue import Door, NewJob
@@ -20,7 +21,7 @@ class InlineApp(App):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.door = _StampingDoor(settings.payload_limit, settings.max_attempts, lambda: self.database.clock.now())
+        self.door = _StampingDoor(settings.payload_limit, settings.max_attempts, self.now)
         self._loaded: Registry | None = None
 
     def close(self) -> None:
@@ -39,6 +40,9 @@ class AppWithoutDatabase(InlineApp):
     @property
     def database(self) -> Database:
         raise NeedsTestDatabase
+
+    def now(self) -> datetime:
+        return Clock().now()
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,28 @@
 """Run one handler on one payload, here and now; no row is written."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from mayfly.clock import Clock
+from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase, UnknownHandler
 from mayfly.job import Job
-from mayfly.jobs.enqueue import Door
+from mayfly.jobs.enqueue import Door, NewJob
+from mayfly.jobs.held import write_held
+from mayfly.outcome import Kind
 from mayfly.registry import Handler, Registry
+from mayfly.schema import JOBS
 from mayfly.settings import Settings
 from mayfly.testing.apps import AppWithoutDatabase, any_inline_app
 from mayfly.testing.process import InlineInvoker, inline_invoker
 from mayfly.testing.results import Run
+from mayfly.testing.table import would_be_enqueued
 from runner.invoke import Ran
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection as Lent
 
 JOB_ID = 1
 
@@ -34,7 +39,8 @@ def run_inline(
     """Run a handler, given by its type or itself, as a runner would; what would become of its job.
 
     The payload is checked as by `enqueue`. What the handler raises to steer its job is the outcome; any other error
-    is raised here too, unless `raises=False`: then it is an outcome like the others, and `run.error` has it.
+    is raised here too, unless `raises=False`: then it is an outcome like the others, and `run.error` has it. What the
+    handler has enqueued is in `run.enqueued` if it is done, and in the test's database if there is one.
     """
     with any_inline_app() as app:
         registry = app.registry
@@ -42,7 +48,9 @@ def run_inline(
         job = _make_job(app.settings, known, payload or {}, attempt, max_attempts, group_key)
         database = cast(Database, _NoDatabase()) if isinstance(app, AppWithoutDatabase) else app.database
         with inline_invoker(app.settings, registry, database) as invoker:
-            run = Run(job, _run(invoker, job).outcome, invoker.errors.get(job.id))
+            outcome = _run(invoker, job, writes=not isinstance(app, AppWithoutDatabase)).outcome
+            enqueued = would_be_enqueued(job.held or ()) if outcome.kind is Kind.DONE else ()
+            run = Run(job, outcome, invoker.errors.get(job.id), enqueued)
     if raises and run.error is not None:
         raise run.noted_error()
     return run
@@ -73,20 +81,26 @@ def _make_job(
     return Job(JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key)
 
 
-def _run(invoker: InlineInvoker, job: Job) -> Ran:
-    """What the handler wrote in job.transaction() is committed where a runner would have settled the job with it."""
+def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
+    """What the handler wrote and enqueued is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
     transaction = invoker.lifeline.opened
+    held = job.held or () if writes and ran.outcome.kind is Kind.DONE else ()
     if transaction.connection is None:
+        if held:
+            invoker.database.run(lambda connection: write_held(connection, JOBS, held))
         return ran
     try:
-        transaction.run(
-            lambda connection: connection.execute("SELECT 1")
-        )  # in place of the settlement, which finds out that the handler broke it
+        transaction.run(lambda connection: _in_place_of_settlement(connection, held))
         transaction.commit()
     except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
         return invoker.failed(job, error)
     return ran
+
+
+def _in_place_of_settlement(connection: Connection, held: Sequence[NewJob]) -> None:
+    connection.execute("SELECT 1")  # finds out that the handler broke its transaction
+    write_held(connection, JOBS, held)
 
 
 class _NoDatabase:
@@ -94,5 +108,8 @@ class _NoDatabase:
 
     clock = Clock()
 
-    def transaction(self) -> "AbstractContextManager[Connection]":
+    def transaction(self) -> "AbstractContextManager[Lent]":
+        raise NeedsTestDatabase
+
+    def read(self, _work: Callable[..., Any]) -> NoReturn:
         raise NeedsTestDatabase

@@ -2,11 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mayfly import jsontext
 from mayfly.job import Job
 from mayfly.outcome import Kind, Outcome
+
+if TYPE_CHECKING:
+    from mayfly.testing.table import EnqueuedJob
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Run:
     job: Job
     outcome: Outcome
     error: BaseException | None = None  # what its handler raised, unless that was to steer the job
+    enqueued: "tuple[EnqueuedJob, ...]" = ()  # by run_inline alone: what was enqueued with its `done`
 
     @property
     def kind(self) -> Kind:

@@ -1,13 +1,16 @@
 """The jobs in a test's database, as values."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
 from mayfly import jsontext
+from mayfly.clock import Clock
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
+from mayfly.jobs.enqueue import NewJob
+from mayfly.schema import JOBS
 from mayfly.testing.apps import inline_app
 
 TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
@@ -48,6 +51,28 @@ def _enqueued(row: dict[str, Any]) -> EnqueuedJob:
     result = None if row["result"] is None else jsontext.decode(row["result"])
     read = {"payload": jsontext.decode(row["payload"]), "result": result, "run_at": utc_from_driver(row["run_at"])}
     return EnqueuedJob(**{**row, **read})
+
+
+def would_be_enqueued(new: Iterable[NewJob]) -> tuple[EnqueuedJob, ...]:
+    """What has no row yet, or none that is known: as it would be, with the id 0."""
+    return tuple(
+        EnqueuedJob(
+            id=0,
+            type=each.type,
+            payload=jsontext.decode(each.payload),
+            lane=each.lane,
+            status=JOBS.pending,
+            priority=each.priority,
+            run_at=each.run_at or Clock().now(),
+            attempts=0,
+            max_attempts=each.max_attempts,
+            unique_key=each.unique_key,
+            group_key=each.group_key,
+            result=None,
+            last_error=None,
+        )
+        for each in new
+    )
 
 
 def next_run_at(connection: Connection, lanes: Sequence[str]) -> datetime | None:

@@ -74,7 +74,7 @@ def insert_table_row(database: Database, table: Table, **columns: Any) -> None:
     run(database, lambda connection: connection.execute(insert(table), [columns]))
 
 
-def change_job(database: Database, job_id: int, **columns: Any) -> None:
+def change_job(database: Database, job_id: int | None, **columns: Any) -> None:
     """As an operator changes a row behind everybody's back."""
     statement = update(tables.jobs).where(tables.jobs.c.id == job_id).values(**columns)
     run(database, lambda connection: connection.execute(statement))

@@ -110,7 +110,7 @@ def test_a_key_is_taken_once_however_many_ask(migrated_url: str, database: Datab
 def test_keys_that_come_and_go_are_never_held_twice(migrated_url: str, database: Database) -> None:
     """While jobs end under the feet of those who enqueue, each call gets a job that had the key at that time."""
 
-    def enqueue_and_end() -> list[int]:
+    def enqueue_and_end() -> list[int | None]:
         ids = []
         for _ in range(10):
             ids.append(mayfly.enqueue("noop", unique_key="key"))

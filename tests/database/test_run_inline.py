@@ -66,3 +66,20 @@ def test_a_transaction_that_the_handler_broke_is_its_failure(target: int) -> Non
 
     assert run.kind == "failed"
     assert "closed transaction" in str(run.error)
+
+
+def test_what_a_handler_enqueues_is_enqueued_when_it_is_done() -> None:
+    """As by a runner: with the outcome, and not before it."""
+
+    @handler("breed")
+    def breed(job: Job) -> None:
+        enqueue("noop", {"of": job.payload["ends"]})
+        assert_enqueued("noop", count=0)
+        if job.payload["ends"] == "badly":
+            raise Retry("busy")
+
+    kinds = [run_inline(breed, {"ends": ends}).kind for ends in ("badly", "well")]
+
+    assert kinds == ["failed", "done"]
+    assert_enqueued("noop", {"of": "well"}, count=1)
+    assert_enqueued("noop", count=1)

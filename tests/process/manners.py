@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
+from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, enqueue_many, handler
 from tests.process.late import text
 
 if TYPE_CHECKING:
@@ -54,6 +54,15 @@ def printer(_job: Job) -> None:
 def breed(job: Job) -> None:
     """Another job, through the runner's own connection."""
     enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
+
+
+@handler("breed_thrice", backoff_base=0.001)
+def breed_thrice(job: Job) -> None:
+    """Two children, and an error, until its third attempt."""
+    enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
+    enqueue_many([{"type": "noop", "group_key": f"child of {job.id}", "delay": AN_HOUR}])
+    if job.attempt < 3:
+        raise RuntimeError(f"stumbled at attempt {job.attempt}")
 
 
 def book(connection: "Connection", job: Job) -> None:

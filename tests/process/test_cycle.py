@@ -150,7 +150,7 @@ def test_a_handler_steers_its_job(installation: Installation) -> None:
 
 
 def test_a_handler_enqueues_through_its_runners_connection(embedded: Installation) -> None:
-    """`enqueue` inside a handler needs no settings, no second connection and no transaction."""
+    """`enqueue` inside a handler needs no settings, no second connection and no transaction of the handler's own."""
     job_id = embedded.enqueue("breed")[0]
 
     cycle = embedded.dispatch()
@@ -158,6 +158,16 @@ def test_a_handler_enqueues_through_its_runners_connection(embedded: Installatio
     assert (cycle.returncode, embedded.job(job_id).status) == (0, "done")
     child = embedded.rows("SELECT * FROM mayfly_jobs WHERE group_key = :key", key=f"child of {job_id}")[0]
     assert (child.type, child.status, child.lane) == ("noop", "pending", "default")
+
+
+def test_a_retried_job_has_its_children_once(installation: Installation) -> None:
+    """What the attempts that failed had enqueued is dropped with them."""
+    ids = installation.enqueue("breed_thrice", count=10)
+
+    wait_until(lambda: installation.dispatch() and installation.statuses().get("done") == 10, "all are done")
+
+    children = [row.group_key for row in installation.rows("SELECT group_key FROM mayfly_jobs WHERE type = 'noop'")]
+    assert sorted(children) == sorted(f"child of {job_id}" for job_id in [*ids, *ids])
 
 
 @pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)

@@ -13,7 +13,7 @@ import pytest
 from freezegun import freeze_time
 from pydantic import BaseModel
 
-from mayfly import Cancel, Dead, Job, MayflyError, Retry, Snooze, enqueue, handler
+from mayfly import Cancel, Dead, Job, MayflyError, Retry, Snooze, enqueue, enqueue_many, handler
 from mayfly.app import current_app
 from mayfly.errors import BadPayload, NeedsTestDatabase, UnknownHandler
 from mayfly.registry import forget_local
@@ -163,14 +163,29 @@ def test_a_time_limit_is_left_to_the_test() -> None:
     assert run_inline(limited).result == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("uses", ["enqueue", "transaction"])
-def test_the_database_of_the_settings_is_never_touched(uses: str, tmp_path: Path) -> None:
+def test_what_a_handler_enqueues_is_listed_if_it_is_done() -> None:
+    """As it would be enqueued with its `done`; nothing of it where the job will be tried again."""
+
+    @handler("breed")
+    def breed(job: Job) -> None:
+        assert enqueue("noop", {"number": 1}, lane="other") is None
+        assert enqueue_many([{"type": "noop", "payload": {"number": each}, "delay": 60} for each in (2, 3)]) == 2
+        if job.payload["fails"]:
+            raise Retry("later")
+
+    done, retried = run_inline(breed, {"fails": False}), run_inline(breed, {"fails": True})
+
+    assert [(each.type, each.payload["number"], each.lane) for each in done.enqueued] == [
+        ("noop", 1, "other"), ("noop", 2, "default"), ("noop", 3, "default"),
+    ]  # fmt: skip
+    assert retried.enqueued == ()
+
+
+def test_the_database_of_the_settings_is_never_touched(tmp_path: Path) -> None:
     """A handler that needs one says so, and no file is made."""
 
     @handler("needy")
     def needy(job: Job) -> None:
-        if uses == "enqueue":
-            enqueue("noop")
         with job.transaction():
             pass
 

@@ -1,0 +1,36 @@
+"""What a handler enqueues is held back until its job is settled as done, so that a retried job does it once."""
+
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar
+
+from mayfly.connection import Connection
+from mayfly.job import Job
+from mayfly.jobs.enqueue import NewJob, insert_jobs
+from mayfly.schema import JobTable
+
+# The job whose handler runs here: a plain function, a thread, a task, or what these start with their own context.
+RUNNING: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
+
+
+def holder() -> Job | None:
+    """The job that what is enqueued here waits for; none in job.transaction(), which commits with the job anyway."""
+    job = RUNNING.get()
+    return None if job is None or job.lifeline.in_transaction else job
+
+
+def hold(job: Job, new: Iterable[NewJob]) -> int:
+    """Taken from the job once it is settled; how many that were."""
+    given = list(new)  # all of them have passed the door before any is held
+    if job.held is None:
+        job.held = []
+    job.held += given
+    return len(given)
+
+
+def write_held(connection: Connection, jobs: JobTable, held: Sequence[NewJob]) -> None:
+    """Insert what was held back, in the transaction that makes it true. Those whose unique key is held are left out.
+
+    Whoever calls this before its job is settled (a checkpoint) takes it from the job when that is committed, and
+    must not repeat a COMMIT whose answer was lost.
+    """
+    insert_jobs(connection, jobs, held)

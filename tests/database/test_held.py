@@ -1,0 +1,162 @@
+"""What a handler enqueues is written in the transaction that settles its job as done, or not at all."""
+
+import pytest
+
+import mayfly
+from mayfly.app import App
+from mayfly.engine import Database
+from mayfly.errors import BadField
+from mayfly.job import Job
+from mayfly.jobs.enqueue import NewJob
+from mayfly.jobs.held import RUNNING, hold
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.logs import silent_log
+from mayfly.outcome import DONE, RELEASED, Kind, Outcome
+from mayfly.schema import JOBS
+from runner.lifelines import JobTransaction, MainLifeline
+from runner.outbox import Outbox
+from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
+from tests.database.proxy import proxied
+from tests.factories import insert_rows
+from tests.tables import jobs
+
+CHILD = NewJob("child", "{}", "default", 5, 1)
+OTHERS = [
+    RELEASED,
+    Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED),
+    Outcome(Kind.SNOOZED, keeps_attempt=True),
+    Outcome(Kind.CANCELLED, error="no"),
+    Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD),
+]
+
+
+def claim_parents(database: Database, count: int) -> list[Job]:
+    """Each holds one child back."""
+    insert_rows(database, count)
+    parents = claim_jobs(database, count)
+    for job in parents:
+        hold(job, [CHILD._replace(group_key=f"child of {job.id}")])
+    return parents
+
+
+def children(database: Database) -> list[str]:
+    return [row.group_key for row in rows_of(database, jobs) if row.type == "child"]
+
+
+def test_children_are_inserted_with_their_parents_outcomes(database: Database, rival: Database) -> None:
+    """Those of a whole batch in its one transaction; jobs without children are written as ever."""
+    insert_rows(database, 1)
+    plain = claim_jobs(database, 1)
+    parents = claim_parents(database, 3)
+
+    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in [*plain, *parents]], {})
+
+    assert (len(settled.settlements), settled.lost) == (4, ())
+    assert children(rival) == [f"child of {job.id}" for job in parents]
+
+
+@pytest.mark.parametrize("outcome", OTHERS, ids=lambda outcome: outcome.kind.value)
+def test_children_of_a_job_that_is_not_done_are_dropped(database: Database, outcome: Outcome) -> None:
+    """It will enqueue them when it runs again, or never."""
+    (job,) = claim_parents(database, 1)
+
+    settle(database, JOBS, make_settler(), [Settlement(job, outcome, 1)], {})
+
+    assert children(database) == []
+
+
+def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database, rival: Database) -> None:
+    """Whoever has it now enqueues them; its batch mates' are inserted."""
+    lost, mate = claim_parents(database, 2)
+    settle(rival, JOBS, make_settler(), [Settlement(lost, RELEASED)], {})
+
+    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in (lost, mate)], {})
+
+    assert [job.id for job in settled.lost] == [lost.id]
+    assert children(database) == [f"child of {mate.id}"]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_an_outcome_at_once_takes_its_children_along(database: Database, rival: Database, at_once: bool) -> None:
+    """ack="each": the short way for what is plainly done is not theirs."""
+    (job,) = claim_parents(database, 1)
+    outbox = Outbox(database, JOBS, make_settler(), silent_log())
+
+    outbox.add(Settlement(job, DONE, 1), at_once)
+    outbox.flush()
+
+    assert children(rival) == [f"child of {job.id}"]
+
+
+def test_children_from_before_a_transaction_commit_with_it(database: Database, rival: Database) -> None:
+    """What was held back before job.transaction() began is written where the job is settled."""
+    (job,) = claim_parents(database, 1)
+    transaction = JobTransaction(database)
+    with transaction.open(job):
+        pass
+
+    Outbox(database, JOBS, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
+
+    assert children(rival) == [f"child of {job.id}"]
+
+
+@servers_only
+@pytest.mark.parametrize("with_totals", [True, False])
+def test_children_are_inserted_once_though_a_commits_answer_was_lost(
+    migrated_url: str, database: Database, with_totals: bool
+) -> None:
+    """The repeat finds its jobs done by itself, and inserts nothing."""
+    parents = claim_parents(database, 3)
+    with proxied(migrated_url) as (proxy, url):
+        remote = Database(url)
+        remote.connect()
+        proxy.lose_next_commit()
+
+        settlements = [Settlement(job, DONE, 1) for job in parents]
+        settled = settle(remote, JOBS, make_settler(), settlements, {}, with_totals)
+        remote.close()
+
+    assert (proxy.lost, settled.lost, len(settled.settlements)) == (1, (), 3)
+    assert children(database) == [f"child of {job.id}" for job in parents]
+
+
+@pytest.fixture
+def running(app: App) -> Job:
+    """A job whose handler is this test."""
+    insert_rows(app.database, 1)
+    (job,) = claim_jobs(app.database, 1)
+    job.lifeline = MainLifeline("worker-1", app.database)
+    return job
+
+
+def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database: Database) -> None:
+    """Nothing is written by it; what is wrong with it is said at once, and then nothing of it is held."""
+    token = RUNNING.set(running)
+    try:
+        given = mayfly.enqueue("child"), mayfly.enqueue_many([{"type": "child"}] * 3)
+        with pytest.raises(BadField):
+            mayfly.enqueue("child", priority=7)
+        with pytest.raises(BadField):
+            mayfly.enqueue_many([{"type": "child"}, {"type": ""}])
+    finally:
+        RUNNING.reset(token)
+
+    assert given == (None, 3)
+    assert len(running.held or ()) == 4
+    assert children(database) == []
+
+
+def test_enqueue_in_a_handlers_transaction_is_not_held_back(running: Job, database: Database) -> None:
+    """It commits with the job anyway, and has an id."""
+    token = RUNNING.set(running)
+    try:
+        with running.transaction():
+            job_id = mayfly.enqueue("child")
+    finally:
+        RUNNING.reset(token)
+    assert isinstance(running.lifeline, MainLifeline)
+    running.lifeline.opened.commit()
+
+    assert running.held is None
+    assert [row.id for row in rows_of(database, jobs) if row.type == "child"] == [job_id]
