@@ -150,6 +150,7 @@ def finish(
         pruned=pruned,
         fired=scheduled.fired,
         left_out=scheduled.left_out,
+        paused=planned.plan.paused,
         problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
         guard_fired=guard_fired,
     )

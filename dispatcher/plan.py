@@ -16,6 +16,7 @@ class Lane:
     rank: int = 0  # smaller is served first
     pool: str | None = None
     external: bool = False  # outside workers pull it: never dispatched
+    paused: str | None = None  # by somebody, and how a cut says it: "paused: the vendor is down"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,11 @@ class Plan:
     def runners(self) -> int:
         return sum(each.planned for each in self.lanes)
 
+    @property
+    def paused(self) -> tuple[str, ...]:
+        """The lanes that have work and are paused."""
+        return tuple(each.count.lane.name for each in self.lanes if each.count.lane.paused and each.count.pending)
+
     def passed_over(self) -> frozenset[str]:
         """The lanes that had runners to start and got none, for want of slots alone."""
         return frozenset(each.count.lane.name for each in self.lanes if each.short and not each.planned)
@@ -94,6 +100,8 @@ def _ask(count: LaneCount) -> PlannedLane:
     batches = -(-count.pending // lane.batch_size)
     if lane.external:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, "external")
+    if lane.paused is not None:
+        return PlannedLane(count, wanted=0, planned=batches).cut_to(0, lane.paused)
     wanted = min(max(batches, lane.min_workers), lane.max_workers) if batches else 0
     asked = PlannedLane(count, wanted, planned=max(batches, wanted))
     capped = asked.cut_to(wanted, f"max_workers {lane.max_workers}")

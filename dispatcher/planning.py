@@ -16,6 +16,7 @@ from mayfly.fleet.cycles import note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
 from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
+from mayfly.jobs.pauses import Pause, load_pauses
 from mayfly.schema import JOBS
 
 WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new runner would only be interrupted
@@ -29,6 +30,7 @@ class Counted:
     running: Mapping[str, int] = field(default_factory=dict)
     running_here: int = 0
     passed_over: Mapping[str, int] = field(default_factory=dict)
+    paused: Mapping[str, Pause] = field(default_factory=dict)  # lanes
 
     @property
     def pending(self) -> int:
@@ -82,11 +84,13 @@ def count_work(connection: Connection, world: World) -> Counted:
         resolved = settings.lane(lane)
         return max(resolved.batch_size * resolved.max_workers, COUNT_AT_LEAST)
 
+    now = world.database.clock.now()
     return Counted(
-        due=tuple(count_due(connection, JOBS, world.database.clock.now(), cap_of)),
+        due=tuple(count_due(connection, JOBS, now, cap_of)),
         running=live_by_lane(connection),
         running_here=live_on_host(connection, world.place.host),
         passed_over=passed_over_counts(connection),
+        paused=load_pauses(connection, now).lanes,
     )
 
 
@@ -99,7 +103,7 @@ def make_plan(world: World, counted: Counted, without: frozenset[str] = frozense
         served = world.serves(name) and name not in without
         counts.append(
             LaneCount(
-                lane=_lane(world, name),
+                lane=_lane(world, name, counted.paused.get(name)),
                 pending=found.pending if served else 0,
                 running=counted.running.get(name, 0),
                 capped=found.capped,
@@ -158,7 +162,7 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
             )
 
 
-def _lane(world: World, name: str) -> Lane:
+def _lane(world: World, name: str, pause: Pause | None) -> Lane:
     resolved = world.settings.lane(name)
     return Lane(
         name,
@@ -168,6 +172,7 @@ def _lane(world: World, name: str) -> Lane:
         resolved.rank,
         resolved.pool,
         resolved.external,
+        pause.words if pause else None,
     )
 
 

@@ -30,6 +30,7 @@ class Summary:
     pruned: int = 0
     fired: int = 0  # due times of schedules that became jobs
     left_out: int = 0  # and schedules of which some did not
+    paused: tuple[str, ...] = ()  # lanes that have work and are not served
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 
@@ -61,10 +62,12 @@ def summary_lines(summary: Summary) -> list[str]:
     """The block that operators grep for."""
     lived = [each.lived_ms for each in summary.ends]
     scheduled = [f"Schedules fired: {summary.fired}, left out: {summary.left_out}"]
+    paused = [f"Paused lanes: {', '.join(summary.paused)}"]
     average = f"{sum(lived) / len(lived):.0f}ms" if lived else "-"
     return [
         "Dispatch Summary:",
         *(scheduled if summary.fired or summary.left_out else []),
+        *(paused if summary.paused else []),
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
+from mayfly.control import pause, pauses, resume
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
@@ -105,7 +106,8 @@ def dev(lanes: tuple[str, ...]) -> int:
     return run_cycles(lanes)
 
 
-mayfly.add_command(schedules)
+for command in (schedules, pause, resume, pauses):
+    mayfly.add_command(command)
 
 
 def _time(given: str | None) -> datetime | None:

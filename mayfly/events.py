@@ -244,6 +244,15 @@ def batch_completed(outcomes: Mapping[str, int]) -> Event:
     return Event("batch_completed", ", ".join([f"Completed {done} jobs", *others]), fields=outcomes)
 
 
+def jobs_put_off(jobs: int, waiting_for: str) -> Event:
+    text = f"Put off {jobs} jobs: {waiting_for}"
+    return _said("jobs_put_off", text, jobs=jobs, waiting_for=waiting_for)
+
+
+def lane_paused(lane: str, words: str) -> Event:
+    return _said("lane_paused", f"Lane {lane} is {words}; claiming nothing more", Level.WARNING, lane=lane)
+
+
 def job_failed(job_id: int, type_name: str, attempt: int, attempts: int, outcome: str, reason: str) -> Event:
     return _said(
         "job_failed",

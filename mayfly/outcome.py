@@ -78,6 +78,7 @@ class Outcome:
     crashed: bool = False
     suspect: bool = False
     attempt_ending: Kind | None = None  # FAILED, TIMED_OUT or CRASHED: worth a row among the attempts
+    waiting_for: str | None = None  # why it was put off until run_at: a pause, a limit
 
 
 DONE = Outcome(Kind.DONE)

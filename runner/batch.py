@@ -15,6 +15,7 @@ from runner.invoke import Invoker, Ran
 from runner.outbox import Outbox
 
 WORTH_A_LINE = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD, Kind.CANCELLED)
+PUT_OFF_TOLD = 3  # reasons, of a batch; each job has its own in its row
 
 
 @dataclass
@@ -22,6 +23,7 @@ class Report:
     """What a batch showed that its runner must act on."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
+    put_off: Counter[str] = field(default_factory=Counter)  # by what they wait for
     given_back: int = 0
     guard_interrupted: bool = False
     left_behind: bool = False  # a job that could not be interrupted still runs in this process
@@ -30,6 +32,7 @@ class Report:
     def add(self, other: "Report") -> None:
         """What the rest of the same claim showed."""
         self.outcomes += other.outcomes
+        self.put_off += other.put_off
         self.given_back += other.given_back
         self.guard_interrupted |= other.guard_interrupted
         self.left_behind |= other.left_behind
@@ -53,13 +56,21 @@ class BatchRunner:
                 self.give_back([job, *remaining], report)
                 break
             self.run_one(job, report)
-        self.log.say(events.batch_completed(report.outcomes))
+        self.tell_completed(report)
         return report
+
+    def tell_completed(self, report: Report) -> None:
+        self.log.say(events.batch_completed(report.outcomes))
+        for waiting_for, jobs in report.put_off.most_common(PUT_OFF_TOLD):
+            self.log.say(events.jobs_put_off(jobs, waiting_for))
 
     def run_one(self, job: Job, report: Report) -> Ran | None:
         """What became of it; None if it was no longer ours."""
         self.outbox.before(job.type)
-        ran = self._settle(job, self.invoker.run(job))
+        return self.conclude(job, self.invoker.run(job), report)
+
+    def conclude(self, job: Job, became: Ran, report: Report) -> Ran | None:
+        ran = self._settle(job, became)
         if ran is None:
             return None
         report.outcomes[ran.outcome.kind] += 1
@@ -71,6 +82,8 @@ class BatchRunner:
         """What is not plainly done is remembered, and told if it is worth a line."""
         report.guard_interrupted |= ran.cause is Cause.GUARD
         report.met_unknown |= ran.unknown
+        if ran.outcome.waiting_for is not None:
+            report.put_off[ran.outcome.waiting_for] += 1
         self._tell(job, ran)
 
     def _settle(self, job: Job, ran: Ran) -> Ran | None:

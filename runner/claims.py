@@ -12,9 +12,11 @@ from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
 from mayfly.jobs.claim import Claimant, Claimed, claim, jobs_from
 from mayfly.jobs.looks import has_due
+from mayfly.jobs.pauses import Pause
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
 from runner.pace import next_claim
+from runner.pausing import Pausing
 from runner.turns import Turns
 
 BEAT_SECONDS = 10.0
@@ -27,13 +29,20 @@ class Claims:
     """What one runner takes from its lane, and the signs of life it gives there."""
 
     def __init__(
-        self, database: Database, outbox: Outbox, assignment: Assignment, batch_size: int, turns: Turns | None = None
+        self,
+        database: Database,
+        outbox: Outbox,
+        assignment: Assignment,
+        batch_size: int,
+        turns: Turns | None = None,
+        pausing: Pausing | None = None,  # None: pauses are not asked for
     ) -> None:
         self._database = database
         self._outbox = outbox
         self._assignment = assignment
         self._size = batch_size
         self._turns = turns
+        self._pausing = pausing
         self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
@@ -55,12 +64,17 @@ class Claims:
         self._note(batch)
         return batch
 
+    @property
+    def pause(self) -> Pause | None:
+        """Of the lane: nothing is claimed while it holds."""
+        return self._pausing.of_lane(self._database.clock.now()) if self._pausing is not None else None
+
     def _claim_surely(self) -> list[Job]:
         """An empty answer is believed when a look without locks confirms it, or after a few tries."""
         batch: list[Job] = []
         for tries in range(EMPTY_TRIES):
             batch = self._claim(self._size)
-            if batch or not self._has_due():
+            if batch or self.pause is not None or not self._has_due():
                 break
             pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
         return batch
@@ -81,6 +95,10 @@ class Claims:
         """With the first claim this process, and no more its planner, stands behind the runner's row."""
         if not self._has_taken_over:
             take_over(connection, claimant.worker_id, this_process(), now)
+            if self._pausing is not None:
+                self._pausing.read(connection, now)
+        if self.pause is not None:
+            return Claimed(())
         return claim(connection, JOBS, claimant, size, now)
 
     def _has_due(self) -> bool:
@@ -94,3 +112,6 @@ class Claims:
             self._beaten_at = self._claimed_at
             now = self._database.clock.now()
             self._database.once(lambda connection: beat(connection, self._assignment.worker_id, now))
+            if self._pausing is not None:
+                pausing = self._pausing
+                self._database.read(lambda connection: pausing.read(connection, now))

@@ -50,7 +50,7 @@ class Crew:
             self._batches.invoker.page.acquit()
             raise
         self._guard.relax_beside()
-        self._log.say(events.batch_completed(self._report.outcomes))
+        self._batches.tell_completed(self._report)
         if self._plain:
             plain, self._plain = self._plain, []
             self._report.add(self._batches.run(plain))
@@ -80,11 +80,19 @@ class Crew:
 
     def _start_or_give_back(self) -> None:
         if self._may_start:
-            self._hand = [job for job in self._hand if not self._runs.start(job)]
+            self._hand = [job for job in self._hand if not self._begin(job)]
         elif self._hand or self._plain:
             self._batches.give_back([*self._hand, *self._plain], self._report)
             self._hand, self._plain = [], []
             self._outbox.flush()
+
+    def _begin(self, job: Job) -> bool:
+        """False if there is no slot for it yet."""
+        away = self._batches.invoker.turned_away(job)
+        if away is None:
+            return self._runs.start(job)
+        self._batches.conclude(job, away, self._report)
+        return True
 
     def _room(self) -> int:
         """What is claimed must fit: nothing while something waits in hand."""

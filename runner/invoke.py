@@ -1,10 +1,10 @@
 """Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from mayfly import jsontext, verdict
+from mayfly import admission, jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
@@ -12,6 +12,7 @@ from mayfly.errors import Interrupted, NeverAwaited
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.jobs.held import RUNNING
+from mayfly.jobs.pauses import Pause
 from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
@@ -54,10 +55,21 @@ class Invoker:
     window_seconds: float
     dice: Callable[[], float]
     announce: Callable[[Job], None] | None = None  # a death, before it is written; set with HOOKS_ON_DEAD
+    paused_types: Mapping[str, Pause] = field(default_factory=dict)  # kept up to date by whoever claims
 
     def run(self, job: Job) -> Ran:
+        away = self.turned_away(job) if job.special is not None or self.paused_types else None
+        if away is not None:
+            return away
         handler = self.registry.get(job.type)
         return self._unknown(job) if handler is None else self._call(handler, job)
+
+    def turned_away(self, job: Job) -> Ran | None:
+        """What becomes of a job whose handler is not to be called; None for those that are to be run."""
+        if job.special is None and not self.paused_types:
+            return None
+        outcome = admission.turned_away(job, self.paused_types.get(job.type), self.database.clock.now())
+        return None if outcome is None else Ran(outcome)
 
     def _call(self, handler: Handler, job: Job) -> Ran:
         """The one place where foreign code runs: the handler's, and that of its payload's model."""

@@ -25,6 +25,7 @@ from runner.inherited import Inherited
 from runner.invoke import Invoker
 from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
+from runner.pausing import Pausing
 from runner.turns import Turns
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ def _work(
     lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
     outbox = Outbox(database, JOBS, settler, log)
-    claims = Claims(database, outbox, assignment, lane.batch_size, Turns(page.path.parent, assignment.lane))
+    pausing = Pausing(assignment.lane)
+    turns = Turns(page.path.parent, assignment.lane)
+    claims = Claims(database, outbox, assignment, lane.batch_size, turns, pausing)
     registry = registry or opening.load_registry(settings)
     _tell_failures(registry, log)
     app = RunnerApp(settings, database, registry, most=lane.concurrency)
@@ -78,11 +81,13 @@ def _work(
         window_seconds=assignment.window_seconds,
         dice=random.random,
         announce=_announce(settings, database),
+        paused_types=pausing.types,
     )
     batches = BatchRunner(invoker, outbox, guard, log)
     try:
         code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log)
         outbox.flush()
+        pausing.bring_back(database)
         return code
     finally:
         app.close()
@@ -124,6 +129,8 @@ def _drain(claims: Claims, work: Work, guard: Guard, log: Log) -> int:
     while guard.may_start:
         batch = claims.next()
         if not batch:
+            if claims.pause is not None:
+                log.say(events.lane_paused(claims.pause.name, claims.pause.words))
             return exits.SUCCESS
         report = work(batch)
         given_back += report.given_back

@@ -232,6 +232,7 @@ def _values(outcome: Outcome, duration_ms: int | None, now: datetime) -> dict[st
         values["started_at"] = now - timedelta(milliseconds=duration_ms)
     if outcome.run_at is not None:
         values["run_at"] = outcome.run_at
+        values["waiting_for"] = outcome.waiting_for  # the two go together: see docs/decisions.md
     if outcome.result is not None:
         values["result"] = outcome.result
     if outcome.error is not None:

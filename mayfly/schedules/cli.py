@@ -1,10 +1,7 @@
 """`mayfly schedules`: look at them, pause and resume them, run one now, bring in those from Python."""
 
 import json
-import os
-import pwd
 from dataclasses import replace
-from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -12,6 +9,7 @@ import click
 
 from mayfly import exits
 from mayfly.errors import ScheduleUnfinished, UnknownSchedule
+from mayfly.operators import end_of_pause, pause_options, who
 from mayfly.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -32,20 +30,18 @@ def schedules(context: click.Context, as_json: bool) -> int | None:
 
 @schedules.command()
 @click.argument("name")
-@click.option("--reason", help="Why; shown wherever the pause is.")
-@click.option("--until", metavar="TIME", help="When it ends by itself, e.g. 2026-05-04T12:00+02:00.")
+@pause_options
 def pause(name: str, reason: str | None, until: str | None) -> int:
     """Let NAME fire nothing, on all hosts. What is due meanwhile is not made up for."""
     from mayfly.opening import open_database  # the database and cronsim, only where they are needed
     from mayfly.schedules import store
 
     settings = load_settings()
-    entry, end = _entry(settings, name), _time(until)
+    entry = _entry(settings, name)
     database = open_database(settings)
-    now, who = database.clock.now(), pwd.getpwuid(os.getuid()).pw_name[:64]
-    if end is not None and end <= now:
-        raise click.BadParameter(f"{until} is in the past", param_hint="--until")
-    database.run(lambda connection: store.pause(connection, entry, now, end, who, reason))
+    now = database.clock.now()
+    end = end_of_pause(until, now)
+    database.run(lambda connection: store.pause(connection, entry, now, end, who(), reason))
     click.echo(f"Paused {name}{f' until {until}' if until else ''}.")
     return exits.SUCCESS
 
@@ -146,17 +142,3 @@ def _read(settings: Settings) -> "Schedules":
     from mayfly.schedules.wake import schedule_files
 
     return read_schedules(schedule_files(settings), settings.home, settings.payload_limit)
-
-
-def _time(given: str | None) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        at = datetime.fromisoformat(given)
-    except ValueError:
-        at = datetime.min  # noqa: DTZ901 - has no zone either
-    if at.tzinfo is None:
-        raise click.BadParameter(
-            f"{given!r} is no time with a zone; write 2026-05-04T12:00+02:00", param_hint="--until"
-        )
-    return at

@@ -18,9 +18,11 @@ from mayfly.engine import Database
 from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
+from mayfly.jobs import pauses
 from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.looks import has_due
+from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
@@ -76,6 +78,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield from settling(database)
     yield from fleet(database)
     yield from scheduling(database)
+    yield from pausing(database)
     yield from cleaning(database)
 
 
@@ -126,6 +129,16 @@ def scheduling(database: Database) -> Iterator[str]:
     yield chapter("no schedule due", lambda: fire_due(database, entries, door))
     yield chapter("pause", lambda: database.run(lambda c: pause(c, entries[0], now, None, "ann", None)))
     yield chapter("resume", lambda: database.run(lambda c: resume(c, "a", now)))
+
+
+def pausing(database: Database) -> Iterator[str]:
+    now = database.clock.now()
+    new = Pause("type", "noop", now)
+    insert_row(database, run_at=now + timedelta(hours=1), waiting_for=new.waiting_for)
+    yield chapter("pause a type", lambda: database.run(lambda c: pauses.pause(c, new)))
+    yield chapter("what is paused", lambda: database.read(lambda c: load_pauses(c, now)))
+    yield chapter("resume a type", lambda: database.run(lambda c: pauses.resume(c, "type", "noop", now)))
+    yield chapter("bring back what was put off", lambda: bring_back(database, JOBS, "noop", ["default"]))
 
 
 def cleaning(database: Database) -> Iterator[str]:

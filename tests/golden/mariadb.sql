@@ -120,6 +120,26 @@ UPDATE mayfly_schedules SET `paused_at` = %(paused_at)s, `paused_until` = %(paus
 BEGIN;
 UPDATE mayfly_schedules SET `paused_at` = %(paused_at)s, `paused_until` = %(paused_until)s, `paused_by` = %(paused_by)s, `pause_reason` = %(pause_reason)s, `dealt_until` = %(dealt_until)s WHERE name = %(own_name)s AND paused_at IS NOT NULL;
 
+-- pause a type
+BEGIN;
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (%(kind)s, %(name)s, %(paused_at)s, %(paused_until)s, %(paused_by)s, %(reason)s) ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), paused_until = VALUES(paused_until), paused_by = VALUES(paused_by), reason = VALUES(reason);
+
+-- what is paused
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+
+-- resume a type
+BEGIN;
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+DELETE FROM mayfly_pauses WHERE kind = %(kind)s AND name = %(name)s;
+
+-- bring back what was put off
+-- 2 times:
+SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(after)s AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%' ORDER BY run_at, id LIMIT %(size)s;
+UPDATE mayfly_jobs SET run_at = %(now)s, waiting_for = NULL WHERE id IN (…) AND status = 'pending' AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%';
+-- 2 times:
+SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(after)s AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%' ORDER BY run_at, id LIMIT %(size)s;
+
 -- prune
 -- 4 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;

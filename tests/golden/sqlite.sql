@@ -127,6 +127,27 @@ UPDATE mayfly_schedules SET paused_at = :paused_at, paused_until = :paused_until
 BEGIN IMMEDIATE;
 UPDATE mayfly_schedules SET paused_at = :paused_at, paused_until = :paused_until, paused_by = :paused_by, pause_reason = :pause_reason, dealt_until = :dealt_until WHERE name = :own_name AND paused_at IS NOT NULL;
 
+-- pause a type
+BEGIN IMMEDIATE;
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (:kind, :name, :paused_at, :paused_until, :paused_by, :reason) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
+
+-- what is paused
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+
+-- resume a type
+BEGIN IMMEDIATE;
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name;
+
+-- bring back what was put off
+-- 2 times:
+SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :after AND type = :type AND waiting_for LIKE 'type % is paused%' ORDER BY run_at, id LIMIT :size;
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL WHERE id IN (…) AND status = 'pending' AND type = :type AND waiting_for LIKE 'type % is paused%';
+-- 2 times:
+SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :after AND type = :type AND waiting_for LIKE 'type % is paused%' ORDER BY run_at, id LIMIT :size;
+
 -- prune
 -- 4 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;

@@ -289,6 +289,7 @@ LEFT_OUT = {
     r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND lease_until <= <time>": "it asks for any",
     r"SELECT lane, COUNT\(\*\) FROM mayfly_runners .*": "it has seen that there are no live runners",
     r"SELECT COUNT\(\*\) FROM mayfly_runners .*": "it has seen that there are no live runners",
+    r"SELECT .* FROM mayfly_pauses": "what is paused can only be less to do",
     r"SELECT .* FROM mayfly_schedules": "the full path has noted when the next is due",
     r"SELECT .* FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
     r"DELETE FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",

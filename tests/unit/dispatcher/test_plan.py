@@ -33,6 +33,7 @@ def lane_counts(draw: st.DrawFn, name: str = "default") -> LaneCount:
         rank=draw(st.integers(-1, 1)),
         pool=draw(st.sampled_from([None, *POOLS])),
         external=draw(st.integers(0, 9)) == 9,
+        paused=draw(st.sampled_from([None] * 9 + ["paused"])),
     )
     return LaneCount(
         lane,
@@ -95,10 +96,10 @@ def test_min_workers_lifts_a_lane_that_has_work(pending: int, wanted: int) -> No
 
 @given(lane_counts())
 def test_wanted_stays_between_the_bounds(count: LaneCount) -> None:
-    """A lane with work wants at least one and at most MAX_WORKERS runners; an empty or external one none."""
+    """A lane with work wants at least one and at most MAX_WORKERS runners; an empty, external or paused one none."""
     wanted = only(plan_runners([count], POOLS, ROOMY)).wanted
 
-    if count.pending and not count.lane.external:
+    if count.pending and not count.lane.external and not count.lane.paused:
         assert count.lane.min_workers <= wanted <= count.lane.max_workers
     else:
         assert wanted == 0
@@ -133,6 +134,31 @@ def test_an_external_lane_is_never_dispatched() -> None:
     assert only(plan).wanted == plan.runners == 0
     assert only(plan).cuts == ("external",)
     assert plan.passed_over() == frozenset()
+
+
+def test_a_paused_lane_is_not_dispatched_and_says_why() -> None:
+    """No runner however much room there is; what already runs there is not counted as a cut of its own."""
+    plan = plan_runners([make_count(pending=25, running=1, paused="paused: the vendor is down")], NO_POOLS, ROOMY)
+
+    assert only(plan).wanted == plan.runners == 0
+    assert only(plan).cuts == ("paused: the vendor is down",)
+    assert (plan.paused, plan.passed_over()) == (("default",), frozenset())
+
+
+def test_a_paused_lane_without_work_is_not_worth_a_word() -> None:
+    """Nothing is held up there."""
+    plan = plan_runners([make_count(pending=0, paused="paused")], NO_POOLS, ROOMY)
+
+    assert (only(plan).cuts, plan.paused) == ((), ())
+
+
+def test_what_a_paused_lane_runs_still_fills_its_pool() -> None:
+    """Its runners end in their own time."""
+    paused = make_count("paused", 25, running=2, pool="email", paused="paused")
+
+    plan = plan_runners([paused, make_count("other", 25, pool="email")], POOLS, ROOMY)
+
+    assert planned_by_name(plan) == {"other": 1, "paused": 0}
 
 
 def test_a_capped_count_is_planned_like_its_number() -> None:

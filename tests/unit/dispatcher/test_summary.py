@@ -99,6 +99,13 @@ def test_schedules_have_a_line_where_there_were_any() -> None:
     assert said == ["Schedules fired: 3, left out: 0", "Schedules fired: 0, left out: 1", "Pending jobs: 23"]
 
 
+def test_paused_lanes_have_a_line_where_there_are_any() -> None:
+    """Those with work in them; others do not hear of it."""
+    said = [summary_lines(make_summary(paused=lanes))[1] for lanes in (("imports", "mail"), ())]
+
+    assert said == ["Paused lanes: imports, mail", "Pending jobs: 23"]
+
+
 def test_an_idle_cycle_has_no_average() -> None:
     """Nothing was measured, which is not zero."""
     assert summary_lines(make_summary())[-1] == "Avg worker duration: -"

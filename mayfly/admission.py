@@ -1,0 +1,21 @@
+"""Decide whether a claimed job is run at all, or what becomes of it instead. Pure: now is an argument."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from mayfly.job import Job
+from mayfly.outcome import Kind, Outcome
+
+if TYPE_CHECKING:
+    from mayfly.jobs.pauses import Pause
+
+
+def turned_away(job: Job, pause: "Pause | None", now: datetime) -> Outcome | None:
+    """None if it is to be run. Somebody's wish that it end comes first, then what only puts it off."""
+    special = job.special
+    if special is not None and special.cancel_reason is not None:
+        return Outcome(Kind.CANCELLED, error=special.cancel_reason, keeps_attempt=True)
+    if pause is not None and pause.holds(now):
+        until = pause.put_off_until(now)
+        return Outcome(Kind.SNOOZED, run_at=until, keeps_attempt=True, waiting_for=pause.waiting_for)
+    return None

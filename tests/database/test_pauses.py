@@ -1,0 +1,210 @@
+"""Pauses of lanes and types: kept in the table, over by themselves, and what they put off comes back."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mayfly.engine import Database
+from mayfly.fleet.runners import Assignment
+from mayfly.jobs.pauses import LANE, TYPE, Pause, bring_back, load_pauses, pause, resume
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.logs import silent_log
+from mayfly.outcome import Kind, Outcome
+from mayfly.schema import JOBS
+from runner.claims import Claims
+from runner.outbox import Outbox
+from runner.pausing import Pausing
+from tests.database.factories import CYCLE, change_job, claim_jobs, insert_runner, make_settler
+from tests.factories import get_row, insert_row, insert_rows
+
+HOUR = timedelta(hours=1)
+
+
+def make_pause(database: Database, kind: str = TYPE, name: str = "noop", **changes: Any) -> Pause:
+    return Pause(kind, name, database.clock.now(), paused_by="ann", reason="the vendor is down")._replace(**changes)
+
+
+def add_pause(database: Database, kind: str = TYPE, name: str = "noop", **changes: Any) -> Pause:
+    new = make_pause(database, kind, name, **changes)
+    database.run(lambda connection: pause(connection, new))
+    return new
+
+
+def end_pause(database: Database, kind: str, name: str) -> bool:
+    now = database.clock.now()
+    return database.run(lambda connection: resume(connection, kind, name, now))
+
+
+def put_off(database: Database, count: int = 1, until: timedelta = HOUR, **columns: Any) -> list[int]:
+    """Jobs of a paused type, as runners leave them."""
+    run_at = database.clock.now() + until
+    waiting_for = make_pause(database).waiting_for
+    return insert_rows(database, count, run_at=run_at, waiting_for=waiting_for, **columns)
+
+
+# --- the rows ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_paused_is_read_as_it_was_written(database: Database) -> None:
+    """Lanes and types of one name are two things."""
+    until = database.clock.now() + HOUR
+    lane = add_pause(database, LANE, "mail", paused_until=until)
+    of_type = add_pause(database, TYPE, "mail", reason=None)
+
+    known = database.read(lambda connection: load_pauses(connection, database.clock.now()))
+
+    assert (known.lanes, known.types) == ({"mail": lane}, {"mail": of_type})
+
+
+def test_a_pause_ends_by_itself(database: Database) -> None:
+    """At its end it is as good as gone, and may be made anew."""
+    until = database.clock.now() + HOUR
+    add_pause(database, paused_until=until)
+
+    known = [database.read(lambda c, at=at: load_pauses(c, at)).types for at in (until - HOUR / 2, until)]  # type: ignore[misc]
+
+    assert [list(each) for each in known] == [["noop"], []]
+
+
+def test_pausing_again_changes_the_pause(database: Database) -> None:
+    """The last word counts, and whoever says it is told that there was one."""
+    first, second = make_pause(database), make_pause(database, reason="still down")
+
+    told = [database.run(lambda c, new=new: pause(c, new)) for new in (first, second)]  # type: ignore[misc]
+
+    known = database.read(lambda connection: load_pauses(connection, database.clock.now()))
+    assert (told, known.types["noop"].reason) == ([False, True], "still down")
+
+
+def test_resuming_tells_whether_there_was_a_pause(database: Database) -> None:
+    """Twice is no error."""
+    add_pause(database, LANE, "mail")
+
+    assert [end_pause(database, LANE, "mail") for _ in range(2)] == [True, False]
+
+
+# --- what was put off -------------------------------------------------------------------------------------
+
+
+def test_a_put_off_job_says_why_until_it_is_put_off_otherwise(database: Database) -> None:
+    """The reason belongs to the run_at it was written with: a retry has another one."""
+    job_id = insert_row(database)
+    later = database.clock.now() + HOUR
+    waiting = Outcome(Kind.SNOOZED, run_at=later, keeps_attempt=True, waiting_for="type noop is paused")
+    settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], waiting)], {})
+    row = get_row(database, job_id)
+    assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 0, later, "type noop is paused")
+    change_job(database, job_id, run_at=database.clock.now())
+
+    failed = Outcome(Kind.FAILED, run_at=later, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+    settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], failed, 1)], {})
+
+    row = get_row(database, job_id)
+    assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 1, later, None)
+
+
+def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
+    """In every lane and priority, whatever the reason was; others wait as before."""
+    back = [*put_off(database, 3), *put_off(database, priority=0, lane="mail"), *put_off(database, priority=2)]
+    change_job(database, back[0], waiting_for="type noop is paused")
+    later = database.clock.now() + HOUR
+    staying = [
+        *put_off(database, type="sleep"),
+        insert_row(database, run_at=later),
+        insert_row(database, run_at=later, waiting_for="limit noop opens at 14:05"),
+    ]
+
+    moved = bring_back(database, JOBS, "noop")
+
+    now = database.clock.now()
+    assert moved == len(back)
+    assert all(get_row(database, each).run_at <= now and get_row(database, each).waiting_for is None for each in back)
+    assert all(get_row(database, each).run_at >= later - timedelta(minutes=1) for each in staying)
+
+
+def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among others of the same time, which are passed by."""
+    monkeypatch.setattr("mayfly.jobs.pauses.ROWS_PER_SLICE", 3)
+    run_at = database.clock.now() + HOUR
+    text = make_pause(database).waiting_for
+    for _ in range(5):
+        insert_rows(database, 2, run_at=run_at, waiting_for=text)
+        insert_rows(database, 2, run_at=run_at, type="sleep", waiting_for=text)
+
+    assert (bring_back(database, JOBS, "noop"), bring_back(database, JOBS, "noop")) == (10, 0)
+
+
+# --- runners ----------------------------------------------------------------------------------------------
+
+
+def make_claims(database: Database, pausing: Pausing) -> Claims:
+    insert_runner(database)
+    lease_until = database.clock.now() + HOUR
+    told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
+    return Claims(database, Outbox(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
+
+
+def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:
+    """Paused after it was planned, and before it began."""
+    insert_rows(database, 3)
+    claims = make_claims(database, Pausing("default"))
+    add_pause(database, LANE, "default")
+
+    assert (claims.next(), claims.more(2)) == ([], [])
+    assert claims.pause is not None
+
+
+def test_a_runner_notices_a_pause_with_its_next_sign_of_life(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has claimed by then is run; then it claims no more."""
+    insert_rows(database, 20)
+    claims = make_claims(database, Pausing("default"))
+    before = len(claims.next())
+    add_pause(database, LANE, "default")
+    monkeypatch.setattr("runner.claims.BEAT_SECONDS", 0.0)
+    noticing = len(claims.more(5))
+
+    assert (before, noticing) == (5, 5)
+    assert (claims.next(), claims.pause and claims.pause.name) == ([], "default")
+
+
+def test_a_runner_knows_the_paused_types(database: Database) -> None:
+    """From its first claim on: the pause of another lane is none of its business."""
+    paused = add_pause(database)
+    add_pause(database, LANE, "mail")
+    insert_rows(database, 1)
+    pausing = Pausing("default")
+    claims = make_claims(database, pausing)
+
+    claimed = claims.next()
+
+    assert (len(claimed), pausing.types, claims.pause) == (1, {"noop": paused}, None)
+
+
+def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Database) -> None:
+    """It could not know; at its own end it looks again."""
+    add_pause(database)
+    pausing, now = Pausing("default"), database.clock.now()
+    database.read(lambda connection: pausing.read(connection, now))
+    end_pause(database, TYPE, "noop")
+    late, elsewhere = put_off(database)[0], put_off(database, lane="mail")[0]
+
+    pausing.bring_back(database)
+
+    assert get_row(database, late).waiting_for is None
+    assert get_row(database, elsewhere).waiting_for is not None
+
+
+def test_what_is_still_paused_stays_put_off(database: Database) -> None:
+    """At the end of a runner's life."""
+    add_pause(database)
+    pausing, now = Pausing("default"), database.clock.now()
+    database.read(lambda connection: pausing.read(connection, now))
+    [job_id] = put_off(database)
+
+    pausing.bring_back(database)
+
+    assert get_row(database, job_id).waiting_for is not None

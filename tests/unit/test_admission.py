@@ -1,0 +1,53 @@
+"""Which claimed jobs are run, and what becomes of the others."""
+
+from datetime import timedelta
+
+from mayfly.admission import turned_away
+from mayfly.job import Special
+from mayfly.jobs.pauses import PUT_OFF_FOR, Pause
+from mayfly.outcome import Kind, Outcome
+from mayfly.schema import WAITING_LENGTH
+from tests.factories import NOON, make_job
+
+HOUR = timedelta(hours=1)
+PAUSE = Pause("type", "noop", NOON - HOUR, reason="the vendor is down")
+
+
+def test_a_plain_job_is_run() -> None:
+    """And so is one that has something else that few have."""
+    jobs = [make_job(), make_job(special=Special(checkpoint="{}"))]
+
+    assert [turned_away(job, None, NOON) for job in jobs] == [None, None]
+
+
+def test_a_job_that_is_to_be_cancelled_is_settled_so() -> None:
+    """With the reason, no attempt spent, and whatever is paused."""
+    outcome = turned_away(make_job(special=Special(cancel_reason="cancelled by ann")), PAUSE, NOON)
+
+    assert outcome == Outcome(Kind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
+
+
+def test_a_job_of_a_paused_type_is_put_off() -> None:
+    """For some minutes, with the reason and no attempt spent."""
+    outcome = turned_away(make_job(), PAUSE, NOON)
+
+    assert outcome == Outcome(
+        Kind.SNOOZED,
+        run_at=NOON + PUT_OFF_FOR,
+        keeps_attempt=True,
+        waiting_for="type noop is paused: the vendor is down",
+    )
+
+
+def test_a_pause_with_an_end_puts_off_until_then() -> None:
+    """No runner has to look at the job in between; from the end on it is run."""
+    pause = PAUSE._replace(paused_until=NOON + HOUR)
+    at_noon, later = (turned_away(make_job(), pause, at) for at in (NOON, NOON + HOUR))
+
+    assert at_noon is not None
+    assert (at_noon.run_at, later) == (NOON + HOUR, None)
+
+
+def test_a_long_reason_fits_the_column() -> None:
+    """Its beginning does; the whole of it is with the pause."""
+    assert len(PAUSE._replace(reason="x" * 1000).waiting_for) == WAITING_LENGTH
