@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mayfly.app import enqueue, enqueue_many
+    from mayfly.cancelling import cancel
     from mayfly.errors import MayflyError
     from mayfly.job import Job
     from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
@@ -14,14 +15,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "enqueue", "enqueue_many",
-    "handler", "schedule",
+    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "cancel", "enqueue",
+    "enqueue_many", "handler", "schedule",
 ]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.app"),
     **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.outcome"),
     "Job": "mayfly.job",
+    "cancel": "mayfly.cancelling",
     "MayflyError": "mayfly.errors",
     "handler": "mayfly.registry",
     "schedule": "mayfly.schedules.declare",

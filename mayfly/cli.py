@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
-from mayfly.control import pause, pauses, resume
+from mayfly.control.cli import cancel, pause, pauses, resume
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
@@ -106,7 +106,7 @@ def dev(lanes: tuple[str, ...]) -> int:
     return run_cycles(lanes)
 
 
-for command in (schedules, pause, resume, pauses):
+for command in (schedules, pause, resume, pauses, cancel):
     mayfly.add_command(command)
 
 

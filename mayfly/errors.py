@@ -163,6 +163,19 @@ class BadLine(EnqueueError):
         super().__init__(f"Line {number}: {reason} The lines before it, to the last full thousand, are enqueued.")
 
 
+# --- operating --------------------------------------------------------------------------------------------
+
+
+class WhichJobs(UsageError):
+    def __init__(self) -> None:
+        super().__init__("Say which jobs: by id, group, lane, type or age. All of them are never meant.")
+
+
+class UnknownJob(UsageError):
+    def __init__(self, job_id: int) -> None:
+        super().__init__(f"There is no job {job_id}: it was never enqueued here, or it ended and was pruned.")
+
+
 # --- handlers ---------------------------------------------------------------------------------------------
 
 

@@ -6,13 +6,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from mayfly import jsontext
+from mayfly.clock import monotonic
 from mayfly.errors import OutsideARunner
+from mayfly.jobs.looks import wish_to_cancel
+from mayfly.schema import JOBS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from mayfly.engine import Database
     from mayfly.jobs.enqueue import NewJob
+
+
+ASK_SECONDS = 1.0
 
 
 class Special(NamedTuple):
@@ -68,6 +74,7 @@ class Job:
     special: Special | None = None
     lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
     held: "list[NewJob] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
+    ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -81,3 +88,21 @@ class Job:
         The block should be the last thing a handler does: when it ends, the job is done.
         """
         return self.lifeline.transaction(self)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody wants this job to end: raise Cancel where that does no harm. Cheap to ask in a loop.
+
+        The database is asked once a second at most; a job that returns all the same is done.
+        """
+        if self.special is not None and self.special.cancel_reason is not None:
+            return True
+        now = monotonic()
+        if now < self.ask_again_at:
+            return False
+        self.ask_again_at = now + ASK_SECONDS
+        mine = (self.id, self.lifeline.worker_id, self.claims)
+        reason = self.lifeline.database.read(lambda connection: wish_to_cancel(connection, JOBS, *mine))
+        if reason is not None:
+            self.special = (self.special or Special())._replace(cancel_reason=reason)
+        return reason is not None

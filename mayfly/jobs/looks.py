@@ -58,3 +58,17 @@ def processing_statement(jobs: JobTable) -> str:
     )  # fmt: skip
     where = f"{c.lane} = :lane AND {c.status} = '{jobs.processing}'"
     return f"SELECT {', '.join(columns)} FROM {jobs.table} WHERE {where}"
+
+
+def wish_to_cancel(connection: Connection, jobs: JobTable, job_id: int, worker_id: str, claims: int) -> str | None:
+    """Why somebody wants a job to end that this owner runs; None if nobody does, or if it is not his any more."""
+    values = {"id": job_id, "owner": worker_id, "token": claims}
+    reason: str | None = connection.execute(wish_statement(jobs), values).scalar()
+    return reason
+
+
+@cache
+def wish_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    fence = f"{c.id} = :id AND {c.worker_id} = :owner AND {c.claims} = :token"
+    return f"SELECT {c.cancel_reason} FROM {jobs.table} WHERE {fence}"

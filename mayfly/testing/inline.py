@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from mayfly.clock import Clock
@@ -78,7 +79,10 @@ def _make_job(
 ) -> Job:
     door = Door(settings.payload_limit, settings.max_attempts)
     new = door.admit(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
-    return Job(JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key)
+    return Job(
+        JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key,
+        ask_again_at=inf,
+    )  # fmt: skip
 
 
 def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:

@@ -21,13 +21,15 @@ from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_o
 from mayfly.jobs import pauses
 from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
-from mayfly.jobs.looks import has_due
+from mayfly.jobs.looks import has_due, wish_to_cancel
+from mayfly.jobs.operate import cancel, count_found
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.jobs.totals import add_up_totals
+from mayfly.jobs.which import LONG_AGO, Which
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
@@ -79,6 +81,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield from fleet(database)
     yield from scheduling(database)
     yield from pausing(database)
+    yield from cancelling(database)
     yield from cleaning(database)
 
 
@@ -139,6 +142,18 @@ def pausing(database: Database) -> Iterator[str]:
     yield chapter("what is paused", lambda: database.read(lambda c: load_pauses(c, now)))
     yield chapter("resume a type", lambda: database.run(lambda c: pauses.resume(c, "type", "noop", now)))
     yield chapter("bring back what was put off", lambda: bring_back(database, JOBS, "noop", ["default"]))
+
+
+def cancelling(database: Database) -> Iterator[str]:
+    insert_rows(database, 1, lane="cancelled")
+    [job] = claim_jobs(database, lane="cancelled")
+    ids = (job.id, insert_row(database, lane="cancelled"))
+    filters = [Which(group_key="g"), Which(lane="cancelled", type="noop", status="pending", created_before=LONG_AGO)]
+    yield chapter("cancel two by id", lambda: cancel(database, JOBS, Which(ids=ids)))
+    yield chapter("cancel a group", lambda: cancel(database, JOBS, filters[0]))
+    yield chapter("count by a filter", lambda: count_found(database, JOBS, filters[1]))
+    looking = (JOBS, job.id, "worker-1", job.claims)
+    yield chapter("look for a wish to cancel", lambda: database.read(lambda c: wish_to_cancel(c, *looking)))
 
 
 def cleaning(database: Database) -> Iterator[str]:

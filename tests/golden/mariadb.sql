@@ -140,9 +140,34 @@ UPDATE mayfly_jobs SET run_at = %(now)s, waiting_for = NULL WHERE id IN (…) AN
 -- 2 times:
 SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(after)s AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%' ORDER BY run_at, id LIMIT %(size)s;
 
+-- cancel two by id
+SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT %(size)s;
+BEGIN;
+SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id FOR UPDATE;
+UPDATE mayfly_jobs SET status = 'cancelled', finished_at = %(now)s, last_error = %(reason)s, run_at = CASE WHEN run_at > %(now)s THEN %(now)s ELSE run_at END WHERE id IN (…) AND status = 'pending';
+UPDATE mayfly_jobs SET cancel_reason = %(reason)s WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
+SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT %(size)s;
+
+-- cancel a group
+SELECT id, run_at FROM mayfly_jobs WHERE group_key = %(group_key)s AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT %(size)s;
+
+-- count by a filter
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 0 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 1 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 2 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+
+-- look for a wish to cancel
+SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+
 -- prune
--- 4 times:
+-- 5 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 BEGIN;
@@ -163,6 +188,12 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND pr
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;

@@ -148,9 +148,34 @@ UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL WHERE id IN (…) AND s
 -- 2 times:
 SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :after AND type = :type AND waiting_for LIKE 'type % is paused%' ORDER BY run_at, id LIMIT :size;
 
+-- cancel two by id
+SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT :size;
+BEGIN IMMEDIATE;
+SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id;
+UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, last_error = :reason, run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END WHERE id IN (…) AND status = 'pending';
+UPDATE mayfly_jobs SET cancel_reason = :reason WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
+SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT :size;
+
+-- cancel a group
+SELECT id, run_at FROM mayfly_jobs WHERE group_key = :group_key AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT :size;
+
+-- count by a filter
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 0 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 1 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 2 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+
+-- look for a wish to cancel
+SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+
 -- prune
--- 4 times:
+-- 5 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 BEGIN IMMEDIATE;
@@ -171,6 +196,12 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND prior
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;

@@ -49,6 +49,16 @@ def test_a_handler_is_run_by_its_type_or_itself() -> None:
     assert run.result == run_inline("add", {"left": 2}).result == {"sum": 3, "of": ["add", "sums", 1, 7]}
 
 
+def test_nobody_wants_a_job_to_end_that_has_no_row() -> None:
+    """A handler that looks at job.cancelled needs no database for it."""
+
+    @handler("look")
+    def look(job: Job) -> bool:
+        return job.cancelled
+
+    assert run_inline(look).result is False
+
+
 def test_a_payload_that_does_not_fit_is_refused_as_by_enqueue() -> None:
     """The handler is not called."""
 

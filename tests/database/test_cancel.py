@@ -1,0 +1,268 @@
+"""Cancelling: what waits ends at once, what runs is told, and nothing else is touched."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import mayfly
+from mayfly.app import App
+from mayfly.engine import Database
+from mayfly.errors import BadField, WhichJobs
+from mayfly.jobs.operate import MOST_COUNTED, Cancelled, cancel, count_found
+from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.jobs.which import Which
+from mayfly.outcome import RELEASED
+from mayfly.schema import JOBS
+from runner.lifelines import MainLifeline
+from tests.database.factories import change_job, claim_jobs, in_threads, make_settler
+from tests.factories import get_row, insert_row, insert_rows
+
+HOUR = timedelta(hours=1)
+
+
+def cancelled_ids(database: Database, *ids: int) -> list[int]:
+    return [each for each in ids if get_row(database, each).status == "cancelled"]
+
+
+# --- one job ----------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
+    """Who and why is kept; its unique key is free again."""
+    job_id = insert_row(database, unique_key="welcome:42")
+
+    done = cancel(database, JOBS, Which(ids=(job_id,)), "a mistake", by="ann")
+
+    row = get_row(database, job_id)
+    assert done == Cancelled(ended=1)
+    assert (row.status, row.last_error, row.claims) == ("cancelled", "cancelled by ann: a mistake", 0)
+    assert row.finished_at is not None
+    assert insert_row(database, unique_key="welcome:42")
+
+
+def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
+    """The first reason stays; whoever asks again changes nothing."""
+    job_id = insert_row(database)
+    claim_jobs(database)
+
+    done = [cancel(database, JOBS, Which(ids=(job_id,)), reason, by="ann") for reason in ("first", "second")]
+
+    row = get_row(database, job_id)
+    assert done == [Cancelled(told=1), Cancelled()]
+    assert (row.status, row.cancel_reason, row.worker_id) == ("processing", "cancelled by ann: first", "worker-1")
+
+
+@pytest.mark.parametrize("status", ["done", "dead", "cancelled"])
+def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
+    """And so does what never was."""
+    job_id = insert_row(database, status=status, last_error="as it was")
+
+    assert cancel(database, JOBS, Which(ids=(job_id, 10**15))) == Cancelled()
+    row = get_row(database, job_id)
+    assert (row.status, row.last_error, row.cancel_reason) == (status, "as it was", None)
+
+
+def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> None:
+    """Whoever claims it next knows, and settles it instead of running it."""
+    insert_row(database)
+    [job] = claim_jobs(database)
+    cancel(database, JOBS, Which(ids=(job.id,)), "a mistake")
+    settle(database, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
+
+    [again] = claim_jobs(database)
+
+    assert again.special is not None
+    assert again.special.cancel_reason == "cancelled: a mistake"
+
+
+def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) -> None:
+    """With those that ended when it did, not when it would have been due."""
+    job_id = insert_row(database, run_at=database.clock.now() + 9000 * HOUR)
+    cancel(database, JOBS, Which(ids=(job_id,)))
+    change_job(database, job_id, finished_at=database.clock.now() - 24 * HOUR)
+    row = get_row(database, job_id)
+    assert row.run_at <= database.clock.now()
+    change_job(database, job_id, run_at=row.finished_at)
+
+    assert prune(database, JOBS, Keep(cancelled=0.5)) == 1
+
+
+# --- many -------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
+    """Those that wait and those that run, and nobody else."""
+    running = insert_row(database, group_key="campaign-7")
+    claim_jobs(database)
+    waiting = insert_rows(database, 3, group_key="campaign-7", lane="mail")
+    others = insert_rows(database, 2, group_key="campaign-8")
+
+    done = cancel(database, JOBS, Which(group_key="campaign-7"))
+
+    assert done == Cancelled(ended=3, told=1)
+    assert cancelled_ids(database, *waiting, running, *others) == waiting
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ({"lane": "mail"}, ["mail noop", "mail sleep", "mail old"]),
+        ({"type": "sleep"}, ["sleep", "mail sleep"]),
+        ({"lane": "mail", "type": "sleep"}, ["mail sleep"]),
+        ({"lane": "mail", "status": "processing"}, []),
+        ({"lane": "mail", "old": True}, ["mail old"]),
+        ({"group_key": "g", "type": "sleep"}, ["mail sleep"]),
+        ({"lane": "nowhere"}, []),
+    ],
+)
+def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, Any], expected: list[str]) -> None:
+    """In every lane and priority; the count says beforehand how many."""
+    now = database.clock.now()
+    ids = {
+        "noop": insert_row(database),
+        "sleep": insert_row(database, type="sleep", priority=2, run_at=now + HOUR),
+        "mail noop": insert_row(database, lane="mail", priority=0),
+        "mail sleep": insert_row(database, lane="mail", type="sleep", group_key="g"),
+        "mail old": insert_row(database, lane="mail", group_key="g", created_at=now - 9 * HOUR),
+    }
+    meant = Which(**{key: value for key, value in which.items() if key != "old"})
+    meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
+
+    number = count_found(database, JOBS, meant)
+    done = cancel(database, JOBS, meant)
+
+    assert (number, done) == (len(expected), Cancelled(ended=len(expected)))
+    assert cancelled_ids(database, *ids.values()) == [ids[name] for name in expected]
+
+
+def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By id, by group and by filter, with others of the same time between them."""
+    monkeypatch.setattr("mayfly.jobs.operate.ROWS_PER_SLICE", 3)
+    run_at = database.clock.now()
+    by_id = insert_rows(database, 8)
+    insert_rows(database, 8, group_key="g", lane="grouped")
+    for _ in range(4):
+        insert_rows(database, 2, lane="mixed", type="sleep", run_at=run_at)
+        insert_rows(database, 2, lane="mixed", run_at=run_at)
+
+    wishes = [Which(ids=tuple(by_id)), Which(group_key="g"), Which(type="sleep")]
+
+    assert [cancel(database, JOBS, which).ended for which in wishes] == [8, 8, 8]
+
+
+def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database) -> None:
+    """At the same time: each job is cancelled, or run and told, and none is both or neither."""
+    insert_rows(database, 60)
+
+    def claim_all() -> list[int]:
+        claimed: list[int] = []
+        while batch := claim_jobs(rival, 7):
+            claimed += [job.id for job in batch]
+        return claimed
+
+    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JOBS, Which(type="noop"))]
+    taken, done = in_threads(works)
+
+    claimed = [get_row(database, each) for each in taken]
+    assert all(row.status == "processing" for row in claimed)
+    assert done.ended + len(claimed) == 60
+    again = cancel(database, JOBS, Which(type="noop"))
+    assert again.ended == 0
+    assert done.told + again.told == len(claimed)
+
+
+def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more than is counted stands for any number above."""
+    assert MOST_COUNTED > 1
+    monkeypatch.setattr("mayfly.jobs.operate.MOST_COUNTED", 3)
+    insert_rows(database, 5)
+    insert_rows(database, 5, lane="mail")
+
+    assert count_found(database, JOBS, Which(type="noop")) == 4
+
+
+# --- bad input --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [Which(), Which(status="pending"), Which(ids=None)])
+def test_everything_is_never_meant(database: Database, which: Which) -> None:
+    """Not by a filter that was forgotten."""
+    insert_row(database)
+
+    with pytest.raises(WhichJobs, match="Say which jobs"):
+        cancel(database, JOBS, which)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"ids": (0,)}, "id=0: must be a whole number above 0"),
+        ({"ids": (2**63,)}, "must be a whole number above 0"),
+        ({"ids": ("12",)}, "id='12': must be a whole number above 0"),
+        ({"ids": (True,)}, "id=True"),
+        ({"lane": "\x00"}, "must be a text that every database can hold"),
+        ({"group_key": 7}, "group_key=7"),
+        ({"lane": "mail", "status": "done"}, "status='done': must be one of pending, processing"),
+    ],
+)
+def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any], sentence: str) -> None:
+    """Before anything is looked for."""
+    with pytest.raises(BadField, match=sentence):
+        cancel(database, JOBS, Which(**arguments))
+
+
+# --- from Python ------------------------------------------------------------------------------------------
+
+
+def test_applications_cancel_too(app: App) -> None:
+    """By the same words as the command line."""
+    ids = insert_rows(app.database, 3, group_key="g")
+
+    one = mayfly.cancel(ids[0], reason="a mistake")
+    rest = mayfly.cancel(group_key="g", older_than=0)
+
+    assert (one, rest) == (Cancelled(1), Cancelled(2))
+    assert get_row(app.database, ids[0]).last_error == "cancelled: a mistake"
+
+
+@pytest.mark.parametrize("older_than", [-1, float("nan"), "2h"])
+def test_a_wrong_age_is_a_sentence(app: App, older_than: Any) -> None:
+    """As a delay is."""
+    assert app.settings
+    with pytest.raises(BadField, match="older_than="):
+        mayfly.cancel(lane="mail", older_than=older_than)
+
+
+def test_a_handler_sees_that_its_job_is_to_end(
+    database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks the database once a second at most, and never again once it knows."""
+    clock = [100.0]
+    monkeypatch.setattr("mayfly.job.monotonic", lambda: clock[0])
+    insert_row(database)
+    [job] = claim_jobs(database)
+    job.lifeline = MainLifeline("worker-1", database)
+
+    seen = [job.cancelled]
+    cancel(rival, JOBS, Which(ids=(job.id,)), "a mistake")
+    seen.append(job.cancelled)
+    clock[0] += 1.0
+    seen.append(job.cancelled)
+    database.close()
+    seen.append(job.cancelled)
+
+    assert seen == [False, False, True, True]
+
+
+def test_who_lost_the_job_does_not_hear_of_the_next_owners_wishes(database: Database) -> None:
+    """The flag is his who runs it now."""
+    insert_row(database)
+    [job] = claim_jobs(database)
+    change_job(database, job.id, worker_id="worker-2", claims=2, cancel_reason="cancelled")
+    job.lifeline = MainLifeline("worker-1", database)
+
+    assert not job.cancelled
