@@ -8,6 +8,7 @@ from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
 from dispatcher.spawn import EndedChild
 from dispatcher.world import World
 from mayfly import events
+from mayfly.fleet.dispatchers import cycles_seen_to
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
 from mayfly.jobs.looks import find_lanes
@@ -32,9 +33,12 @@ class Aftermath:
     def of_lost_runners(self) -> None:
         """Runners of earlier cycles or other hosts that ended unseen."""
         pages = pages_in(self.world.directory)  # before the rows: a runner's row is written before its page
+        seen_to = cycles_seen_to(self.world.directory)  # before the rows, too
         for runner in dead_runners(self.world.database, self.world.place):
             path = page_path(self.world.directory, runner.worker_id)
             is_here = runner.place == self.world.place
+            if is_here and runner.cycle_id in seen_to:
+                continue  # its dispatcher has handed over to us, and is about to bury it
             if is_here and runner.has_started:
                 runner.process.end_group()  # a killed dispatcher could not
             self._rescue_lost(runner, read_page(path) if is_here else None)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 
 from dispatcher.cycle import run_cycle
+from dispatcher.handover import take_over
 from dispatcher.lock import take_lock
 from dispatcher.plan import Plan
 from dispatcher.planning import Counted, look
@@ -62,6 +63,8 @@ def dispatch(
         log.say(events.setting_doubtful(warning))
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
+    if lock is None and (lock := take_over(lock_path(directory))) is not None:
+        log.say(events.took_over())
     if lock is None:
         log.say(events.cycle_skipped())
         return exits.SUCCESS
@@ -111,8 +114,11 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
             counted, plan = look(world, due.coming)
     for problem in due.problems:
         click.echo(problem, err=True)
-    facts = plan_facts(counted, plan, due.names)
-    click.echo(json.dumps(facts, indent=2) if as_json else plan_table(counted, plan, due.names))
+    if as_json:
+        facts = {**plan_facts(counted, plan, due.names), "linger_seconds": settings.longest_linger}
+        click.echo(json.dumps(facts, indent=2))
+    else:
+        click.echo("\n".join([plan_table(counted, plan, due.names), *linger_lines(settings)]))
     return exits.SUCCESS
 
 
@@ -143,6 +149,14 @@ def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
     return "\n".join([*lines, "", *fired, last])
+
+
+def linger_lines(settings: Settings) -> list[str]:
+    if not settings.longest_linger:
+        return []
+    own = {name: lane.linger for name, lane in settings.lanes.items() if lane.linger is not None}
+    lanes = ", ".join(f"{name} {seconds:g} s" for name, seconds in {"all lanes": settings.linger, **own}.items())
+    return [f"Then it lingers and looks every {settings.poll_interval:g} s: {lanes}."]
 
 
 def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Database) -> None:

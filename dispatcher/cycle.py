@@ -1,9 +1,11 @@
-"""One cycle, readable as the story it is: verify, rescue, fire schedules, plan, spawn, supervise, prune, sum up."""
+"""One cycle, readable as the story it is: verify, rescue, schedule, plan, spawn, supervise, linger, prune, sum up."""
 
 from dataclasses import dataclass, field
 
 from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
+from dispatcher.handover import hand_over
+from dispatcher.linger import Linger
 from dispatcher.lock import HostLock
 from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
 from dispatcher.schedules import Scheduled, fire_schedules
@@ -17,6 +19,7 @@ from mayfly.clock import monotonic
 from mayfly.connection import Connection
 from mayfly.errors import MayflyError
 from mayfly.fleet.cycles import close_cycle
+from mayfly.fleet.dispatchers import Dispatcher, forget_leaving
 from mayfly.fleet.planning import planning
 from mayfly.jobs.prune import keep_from, prune
 from mayfly.jobs.totals import add_up_totals
@@ -46,15 +49,21 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
     supervisor = Supervisor(world.deadline, world.settings.dispatch_timeout, world.settings.worker_memory, world.log)
     supervisor.install()
     adopt_orphans()
-    progress = Progress()
+    lock.sign(Dispatcher(world.process, lingers=world.settings.longest_linger > 0).as_text())
+    progress, linger = Progress(), Linger(world)
     try:
         aftermath, scheduled, planned = rescue_and_plan(world)
         spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
         spawn(world, spawner, supervisor, planned)
-        supervise(world, spawner, supervisor, aftermath, planned, progress)
+        linger.begin()
+        while supervisor.alive or (supervisor.may_spawn and linger.goes_on):
+            supervise(world, spawner, supervisor, aftermath, planned, progress, linger)
+            if supervisor.must_hand_over:
+                hand_over(world, lock, supervisor, planned.cycle_id)
+        forget_leaving(world.directory, planned.cycle_id)
     finally:
         supervisor.close()
-    return finish(world, aftermath, scheduled, planned, progress, supervisor.guard_fired)
+    return finish(world, aftermath, scheduled, planned, progress, linger, supervisor.guard_fired)
 
 
 def verify(world: World) -> None:
@@ -90,6 +99,7 @@ def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Plann
     if planned.assignments:
         world.log.say(events.spawning(len(planned.assignments)))
     start_runners(world, spawner, supervisor, planned.assignments)
+    supervisor.extend(world.deadline)
 
 
 def supervise(
@@ -99,26 +109,29 @@ def supervise(
     aftermath: Aftermath,
     planned: Planned,
     progress: Progress,
+    linger: Linger,
 ) -> None:
-    """Until the last runner is gone. A slot that becomes free goes to whoever has work."""
-    while supervisor.alive:
-        ended = supervisor.wait()
-        start_refused(world, spawner, supervisor)
+    """Wait until something happens. A slot that becomes free goes to whoever has work, and so does one that is."""
+    ended = supervisor.wait(linger.seconds)
+    start_refused(world, spawner, supervisor)
+    for each in ended:
+        tell_ending(world, each)
+        progress.note(each)
+    try:
         for each in ended:
-            tell_ending(world, each)
-            progress.note(each)
-        try:
-            for each in ended:
-                aftermath.of_ended(each)
-            if ended and supervisor.may_spawn and not progress.problems:
-                more = plan_more(world, planned.cycle_id, frozenset(progress.broken_lanes))
-                if more is not None:
-                    tell_plan(world, more, only_started=True)
-                    spawn(world, spawner, supervisor, more)
-        except MayflyError as error:
-            # The runners still have to be watched to their end; what they held is rescued in the next cycle.
-            progress.problems.append(str(error))
-            world.log.say(events.cycle_failed(str(error)))
+            aftermath.of_ended(each)
+        if supervisor.may_spawn and not progress.problems and (ended or linger.sees_work()):
+            without = frozenset(progress.broken_lanes) if ended else linger.left_alone(progress.broken_lanes)
+            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor))
+            if more is not None:
+                tell_plan(world, more, only_started=True)
+                spawn(world, spawner, supervisor, more)
+                linger.note_plan()
+    except MayflyError as error:
+        # The runners still have to be watched to their end; what they held is rescued in the next cycle.
+        linger.end()
+        progress.problems.append(str(error))
+        world.log.say(events.cycle_failed(str(error)))
 
 
 def finish(
@@ -127,6 +140,7 @@ def finish(
     scheduled: Scheduled,
     planned: Planned,
     progress: Progress,
+    linger: Linger,
     guard_fired: bool,
 ) -> Summary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
@@ -151,6 +165,8 @@ def finish(
         fired=scheduled.fired,
         left_out=scheduled.left_out,
         paused=planned.plan.paused,
+        looks=linger.looks,
+        plans=linger.plans,
         problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
         guard_fired=guard_fired,
     )

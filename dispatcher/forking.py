@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mayfly import exits
-
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+from mayfly.signals import STOPS
 
 
 def fork_into(life: Callable[[], int]) -> int:
@@ -34,14 +33,14 @@ def fork_into(life: Callable[[], int]) -> int:
 def forget_signals() -> None:
     """In the child: the dispatcher's way of listening is not the child's."""
     signal.set_wakeup_fd(-1)
-    for each in STOP_SIGNALS:
+    for each in STOPS:
         signal.signal(each, signal.SIG_DFL)
 
 
 @contextmanager
 def stop_signals_held() -> Iterator[None]:
     """The runner inherits this: told to stop before it can listen, it neither dies of that nor misses it."""
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         yield
     finally:

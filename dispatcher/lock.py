@@ -7,11 +7,26 @@ from pathlib import Path
 
 class HostLock:
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._descriptor: int | None = descriptor
+
+    def sign(self, note: str) -> None:
+        """Say in the file who holds it (see fleet.dispatchers)."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, note.encode(), 0)
+
+    def hand_over(self) -> None:
+        """Free at once, also where a runner that has just been forked has not closed it yet."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self.close()
 
     def close(self) -> None:
         """Also in a forked child: a runner must not hold the lock on behalf of a dead dispatcher."""
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def take_lock(path: Path) -> HostLock | None:

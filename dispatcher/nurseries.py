@@ -3,6 +3,7 @@
 import os
 import selectors
 import signal
+from collections import Counter
 from pathlib import Path
 
 from dispatcher.endings import Exit, KilledFor
@@ -26,6 +27,11 @@ class Nurseries:
     @property
     def unborn(self) -> int:
         return len(self._refused) + sum(len(each.unborn) for each in self._open.values())
+
+    def expected(self) -> Counter[str]:
+        """The same by their lanes."""
+        unborn = [each for nursery in self._open.values() for each in nursery.unborn]
+        return Counter(cradle.assignment.lane for cradle in [*self._refused, *unborn])
 
     def get(self, lane: str) -> Nursery | None:
         return self._open.get(lane)

@@ -26,6 +26,7 @@ class LaneCount:
     lane: Lane
     pending: int
     running: int = 0  # runners of this lane alive anywhere in the fleet
+    busy: int = 0  # those of them that cannot be expected to take what is pending
     capped: bool = False  # pending is "at least": the count stopped there
     passed_over: int = 0  # cycles in a row, up to the last, in which Plan.passed_over() named it
 
@@ -102,7 +103,7 @@ def _ask(count: LaneCount) -> PlannedLane:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, "external")
     if lane.paused is not None:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, lane.paused)
-    wanted = min(max(batches, lane.min_workers), lane.max_workers) if batches else 0
+    wanted = min(max(batches, lane.min_workers) + count.busy, lane.max_workers) if batches else 0
     asked = PlannedLane(count, wanted, planned=max(batches, wanted))
     capped = asked.cut_to(wanted, f"max_workers {lane.max_workers}")
     return capped.cut_to(max(0, wanted - count.running), f"{count.running} already running")

@@ -19,6 +19,7 @@ from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
 from mayfly.jobs.pauses import Pause, load_pauses
 from mayfly.schema import JOBS
 
+NOBODY: Mapping[str, int] = MappingProxyType({})
 WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new runner would only be interrupted
 
 
@@ -57,18 +58,20 @@ class Planned:
 
 def plan_first(world: World, cycle_id: int) -> Planned:
     """The plan a cycle begins with; the caller holds the planning lock."""
-    return _plan(world, cycle_id, cycle_id)
+    return _plan(world, cycle_id, cycle_id, idle=NOBODY if world.settings.longest_linger else None)
 
 
-def plan_more(world: World, cycle_id: int, without: frozenset[str]) -> Planned | None:
-    """A slot was freed: plan again, if another lane has work and there is time for it."""
+def plan_more(
+    world: World, cycle_id: int, without: frozenset[str], idle: Mapping[str, int] | None = None
+) -> Planned | None:
+    """A slot was freed, or work has come: plan again, if a lane has work and there is time for it."""
     if runner_deadline(world) - monotonic() < WORTH_STARTING_SECONDS:
         return None
     counted = world.database.read(lambda connection: count_work(connection, world))
-    if not make_plan(world, counted, without).runners:
+    if not make_plan(world, counted, without, idle).runners:
         return None
     with planning(world.database, world.place.host) as number:
-        return _plan(world, number, cycle_id, without)
+        return _plan(world, number, cycle_id, without, idle)
 
 
 def look(world: World, coming: Mapping[str, int] = MappingProxyType({})) -> tuple[Counted, Plan]:
@@ -94,18 +97,25 @@ def count_work(connection: Connection, world: World) -> Counted:
     )
 
 
-def make_plan(world: World, counted: Counted, without: frozenset[str] = frozenset()) -> Plan:
-    """Lanes that are not served now are planned with nothing pending: what they run still fills their pools."""
+def make_plan(
+    world: World, counted: Counted, without: frozenset[str] = frozenset(), idle: Mapping[str, int] | None = None
+) -> Plan:
+    """Lanes that are not served now are planned with nothing pending: what they run still fills their pools.
+
+    `idle` are the runners that wait for work, where that is known: all others are busy for as long as we can tell.
+    """
     due = {each.lane: each for each in counted.due}
     counts = []
     for name in sorted({*due, *counted.running}):
         found = due.get(name, Due(name, 0, capped=False))
         served = world.serves(name) and name not in without
+        running = counted.running.get(name, 0)
         counts.append(
             LaneCount(
                 lane=_lane(world, name, counted.paused.get(name)),
                 pending=found.pending if served else 0,
-                running=counted.running.get(name, 0),
+                running=running,
+                busy=0 if idle is None else max(0, running - idle.get(name, 0)),
                 capped=found.capped,
                 passed_over=counted.passed_over.get(name, 0),
             )
@@ -128,9 +138,15 @@ def runner_deadline(world: World) -> float:
     return min(monotonic() + settings.worker_timeout, world.deadline - reserve)
 
 
-def _plan(world: World, number: int, cycle_id: int, without: frozenset[str] = frozenset()) -> Planned:
+def _plan(
+    world: World,
+    number: int,
+    cycle_id: int,
+    without: frozenset[str] = frozenset(),
+    idle: Mapping[str, int] | None = None,
+) -> Planned:
     counted = world.database.read(lambda connection: count_work(connection, world))
-    plan = make_plan(world, counted, without)
+    plan = make_plan(world, counted, without, idle)
     now = world.database.clock.now()
     assignments = tuple(_assign(world, plan, number, cycle_id, now))
     waiting = plan.passed_over()
@@ -159,7 +175,14 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
                 deadline=deadline,
                 window_seconds=world.settings.worker_timeout,
                 lease_until=now + timedelta(seconds=lease_left),
+                stays_until=_stays_until(world, planned.count.lane.name, deadline),
             )
+
+
+def _stays_until(world: World, lane: str, deadline: float) -> float:
+    """0 in a lane that does not linger. What comes late gets a fresh runner rather than the rest of a window."""
+    linger = world.settings.lane(lane).linger
+    return min(world.lingers_until(linger), deadline - world.settings.worker_timeout / 2) if linger else 0.0
 
 
 def _lane(world: World, name: str, pause: Pause | None) -> Lane:

@@ -10,7 +10,7 @@ from dispatcher.world import World
 from mayfly import events
 from mayfly.fleet.runners import Assignment
 
-WORTH_A_NURSERY = 2  # runners: one alone imports what it needs no slower by itself
+WORTH_A_NURSERY = 2  # runners, unless more will follow: one alone imports what it needs no slower by itself
 
 
 def start_runners(world: World, spawner: Spawner, supervisor: Supervisor, assignments: Sequence[Assignment]) -> None:
@@ -55,7 +55,7 @@ def _nursery(
     if spawner.settings.spawn != "fork" or lane in nurseries.unshared:
         return None
     found = nurseries.get(lane)
-    if found is not None or len(assignments) < WORTH_A_NURSERY:
+    if found is not None or (len(assignments) < WORTH_A_NURSERY and not assignments[0].stays_until):
         return found
     opened = open_nursery(spawner, lane, assignments[0].deadline)
     nurseries.add(opened)

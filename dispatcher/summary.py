@@ -31,6 +31,8 @@ class Summary:
     fired: int = 0  # due times of schedules that became jobs
     left_out: int = 0  # and schedules of which some did not
     paused: tuple[str, ...] = ()  # lanes that have work and are not served
+    looks: int = 0  # for work that had come while the dispatcher lingered
+    plans: int = 0  # of runners that were started after the first plan
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 
@@ -64,10 +66,12 @@ def summary_lines(summary: Summary) -> list[str]:
     scheduled = [f"Schedules fired: {summary.fired}, left out: {summary.left_out}"]
     paused = [f"Paused lanes: {', '.join(summary.paused)}"]
     average = f"{sum(lived) / len(lived):.0f}ms" if lived else "-"
+    lingered = [f"Looks while lingering: {summary.looks}, further plans: {summary.plans}"]
     return [
         "Dispatch Summary:",
         *(scheduled if summary.fired or summary.left_out else []),
         *(paused if summary.paused else []),
+        *(lingered if summary.looks else []),
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",

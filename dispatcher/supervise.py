@@ -3,6 +3,7 @@
 import os
 import selectors
 import signal
+from collections import Counter
 from collections.abc import Iterable
 from types import FrameType
 
@@ -15,6 +16,7 @@ from dispatcher.spawn import Child, EndedChild
 from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.logs import Log
+from mayfly.signals import HANDOVER
 
 TICK_SECONDS = 0.25
 TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
@@ -34,6 +36,8 @@ class Supervisor:
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
         self.guard_fired = False
+        self._successor_waits = False  # the next dispatcher asks for the host lock
+        self._has_retired = False
 
     def install(self) -> None:
         """A signal wakes the wait below; nothing is done inside the handler."""
@@ -43,6 +47,7 @@ class Supervisor:
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
+        signal.signal(HANDOVER, self._on_handover)
 
     @property
     def alive(self) -> int:
@@ -51,19 +56,40 @@ class Supervisor:
 
     @property
     def may_spawn(self) -> bool:
-        return self.stopped_by is None and not self.guard_fired
+        return self.stopped_by is None and not self.guard_fired and not self._has_retired
+
+    @property
+    def must_hand_over(self) -> bool:
+        return self._successor_waits and not self._has_retired
+
+    def idle(self) -> Counter[str]:
+        """Of each lane, the runners of ours that wait for work, or are about to."""
+        waiting = (child.assignment.lane for child in self._children.values() if not child.page.read().running)
+        return Counter(waiting) + self.nurseries.expected()
+
+    def extend(self, deadline: float) -> None:
+        """Who was started later has a later end; a runner's own is on its page."""
+        self._deadline = max(self._deadline, deadline)
+
+    def retire(self) -> None:
+        """Our runners finish what they do, and start nothing more."""
+        self._has_retired = True
+        for child in self._children.values():
+            _tell(child, HANDOVER)
 
     def add(self, child: Child) -> None:
         self._children[child.pid] = child
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._selector.register(child.output.descriptor, selectors.EVENT_READ, child)
         if self.stopped_by is not None:  # the signal came between the decision and the fork
-            _terminate(child)
+            _tell(child, signal.SIGTERM)
+        elif self._has_retired:
+            _tell(child, HANDOVER)
 
-    def wait(self) -> list[EndedChild]:
+    def wait(self, seconds: float = TICK_SECONDS) -> list[EndedChild]:
         """Until something happens, a quarter of a second at most; the runners that have ended."""
         gone: dict[int, Child | Nursery] = {}
-        for key, _ in self._selector.select(TICK_SECONDS):
+        for key, _ in self._selector.select(min(seconds, TICK_SECONDS)):
             one = key.data
             if one is None:
                 _drain(self._wake_read)
@@ -95,8 +121,11 @@ class Supervisor:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
             for child in self._children.values():
-                _terminate(child)
+                _tell(child, signal.SIGTERM)
             self._log.say(events.stopping(self.stopped_by, self.alive))
+
+    def _on_handover(self, _number: int, _frame: FrameType | None) -> None:
+        self._successor_waits = True
 
     def _enforce(self) -> None:
         now = monotonic()
@@ -183,10 +212,10 @@ class Supervisor:
             self._selector.unregister(child.output.descriptor)
 
 
-def _terminate(child: Child) -> None:
+def _tell(child: Child, number: signal.Signals) -> None:
     """The runner alone: its handler may finish, and so may what the handler started."""
     try:
-        os.kill(child.pid, signal.SIGTERM)
+        os.kill(child.pid, number)
     except ProcessLookupError:
         return
 

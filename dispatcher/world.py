@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mayfly.backoff import Backoff
+from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process
 from mayfly.logs import Log
 from mayfly.settings import Settings
 from mayfly.verdict import Chances
+
+BRIDGES_FROM = 50.0  # seconds of LINGER: who stays that long stays until the next dispatcher has come
+BRIDGE_UNTIL = 70.0  # cron is up to a few seconds late, and then a dispatcher has to be imported
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,13 @@ class World:
 
     @property
     def deadline(self) -> float:
-        return self.started + self.settings.dispatch_timeout
+        """When whoever is started now is ended at the latest. While we linger, each plan has a window of its own."""
+        now = monotonic()
+        begun = now if now < self.lingers_until(self.settings.longest_linger) else self.started
+        return begun + self.settings.dispatch_timeout
+
+    def lingers_until(self, linger_seconds: float) -> float:
+        return self.started + (BRIDGE_UNTIL if linger_seconds >= BRIDGES_FROM else linger_seconds)
 
     def close(self) -> None:
         """No session is left to the server to find out about: the process ends without taking itself down."""

@@ -106,6 +106,25 @@ def dev(lanes: tuple[str, ...]) -> int:
     return run_cycles(lanes)
 
 
+@mayfly.command()
+@click.option(
+    "--timeout", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds to wait for their end."
+)
+@click.option("--dry-run", is_flag=True, help="Only say who would be ended.")
+def interrupt(timeout: float, dry_run: bool) -> int:
+    """End the dispatchers of this host early, as before a deploy; exit 1 if one is still there after the timeout.
+
+    They start nothing more. A job that runs may finish for up to 30 seconds; then it is given back unspent.
+    """
+    from mayfly.interrupting import end_dispatchers
+
+    code = exits.SUCCESS
+    for sentence, is_well in end_dispatchers(load_settings(), timeout, dry_run):
+        click.echo(sentence)
+        code = code if is_well else exits.ERROR
+    return code
+
+
 for command in (schedules, pause, resume, pauses, cancel):
     mayfly.add_command(command)
 

@@ -52,6 +52,20 @@ def setting_doubtful(sentence: str) -> Event:
     return _said("setting_doubtful", sentence, Level.WARNING)
 
 
+def lingering(until: datetime, interval: float) -> Event:
+    text = f"Lingering until {until:%H:%M:%S} UTC, looking for work every {interval:g} s"
+    return _said("lingering", text, until=until, interval=interval)
+
+
+def took_over() -> Event:
+    return _said("took_over", "Took the lock over from a dispatcher that lingered")
+
+
+def handed_over(left: int) -> Event:
+    text = f"Handed over to the next dispatcher; runners still at work: {left}"
+    return _said("handed_over", text, left=left)
+
+
 def runner_lost(worker_id: str, lane: str, jobs: int) -> Event:
     text = f"Rescued {jobs} jobs of {worker_id}, which is gone"
     return _said("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)

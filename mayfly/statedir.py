@@ -61,6 +61,14 @@ def pages_in(directory: Path) -> list[Path]:
     return list(directory.glob("*.page"))
 
 
+def leaving_path(directory: Path, cycle_id: int) -> Path:
+    return directory / f"{cycle_id}.leaving"
+
+
+def leaving_paths(directory: Path) -> list[Path]:
+    return list(directory.glob("*.leaving"))
+
+
 def _base(settings: "Settings") -> Path:
     """Memory, where there is any: a reboot clears it, and no disk is written."""
     if settings.state_dir is not None:

@@ -9,11 +9,11 @@ from types import FrameType
 from mayfly.clock import monotonic
 from mayfly.errors import Interrupted
 from mayfly.page import Page
+from mayfly.signals import HANDOVER, STOPS
 
 HARD_SECONDS = 2.0  # between the exception and the end from C: time for a handler's `finally`
 TERM_PATIENCE_SECONDS = 30.0
 REPEAT_SECONDS = 0.5  # a handler that swallows the exception gets another
-STOPS = (signal.SIGTERM, signal.SIGINT)
 SETTLE_SECONDS = 1.0  # for the main thread to write that a job beside it could not be ended
 STEP_SECONDS = 0.5  # the last resort moves back in steps: each costs a thread of C
 
@@ -122,6 +122,7 @@ class Guard:
         """Claim nothing more; the running job may finish for a while, but never past the guard."""
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
+        if number != HANDOVER and self._stop_at is None:
             self._stop_at = monotonic() + TERM_PATIENCE_SECONDS
             self._arm()
 

@@ -26,6 +26,7 @@ from runner.invoke import Invoker
 from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
 from runner.pausing import Pausing
+from runner.stay import Stay
 from runner.turns import Turns
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def _work(
     )
     batches = BatchRunner(invoker, outbox, guard, log)
     try:
-        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log)
+        stay = Stay(claims, guard, assignment.stays_until, settings.poll_interval) if assignment.stays_until else None
+        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log, stay)
         outbox.flush()
         pausing.bring_back(database)
         return code
@@ -124,14 +126,17 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     return Crew(batches, claims, runs).run
 
 
-def _drain(claims: Claims, work: Work, guard: Guard, log: Log) -> int:
+def _drain(claims: Claims, work: Work, guard: Guard, log: Log, stay: Stay | None) -> int:
     given_back = 0
     while guard.may_start:
         batch = claims.next()
-        if not batch:
-            if claims.pause is not None:
-                log.say(events.lane_paused(claims.pause.name, claims.pause.words))
+        if not batch and claims.pause is not None:
+            log.say(events.lane_paused(claims.pause.name, claims.pause.words))
             return exits.SUCCESS
+        if not batch and (stay is None or not stay.brings_more()):
+            return exits.SUCCESS
+        if not batch:
+            continue
         report = work(batch)
         given_back += report.given_back
         if report.guard_interrupted or report.left_behind:

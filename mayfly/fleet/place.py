@@ -1,6 +1,7 @@
 """Where a process lives, told so that its death can be known for certain: host, machine, pid, start time."""
 
 import os
+import select
 import signal
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,33 @@ class Process:
     @property
     def is_alive(self) -> bool:
         return start_time(self.pid) == self.started
+
+    def tell(self, number: signal.Signals) -> bool:
+        """Send a signal to this process and to none that has its number since; whether it was there."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return False
+        try:
+            if not self.is_alive:  # looked at after it was opened: it is the one that the signal goes to
+                return False
+            signal.pidfd_send_signal(pidfd, number)
+        except OSError:
+            return False
+        finally:
+            os.close(pidfd)
+        return True
+
+    def has_ended_within(self, seconds: float) -> bool:
+        """Wait for its end. Who is no child of ours is known to have ended by the kernel's own word."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return True
+        try:
+            return not self.is_alive or bool(select.select([pidfd], [], [], seconds)[0])
+        finally:
+            os.close(pidfd)
 
     def end_group(self) -> None:
         """End what a dead process left running. Its number is given to nobody else while one of its group lives."""

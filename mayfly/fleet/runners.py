@@ -24,6 +24,7 @@ class Assignment:
     deadline: float  # monotonic seconds: when its guard ends it
     window_seconds: float  # how long the guard gives a job that has it all
     lease_until: datetime
+    stays_until: float = 0.0  # monotonic: until then it waits a while for more when its lane is empty
 
     def as_text(self) -> str:
         """For a runner in an interpreter of its own; it holds no secret, argv is public."""

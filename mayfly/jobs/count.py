@@ -43,6 +43,15 @@ def count_due(
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
+def lanes_with_due(connection: Connection, jobs: JobTable, lanes: Sequence[str], now: datetime) -> set[str]:
+    """Those of the lanes that have anything to do: one row of each is looked at."""
+    found: set[str] = set()
+    for start in range(0, len(lanes), LANES_PER_STATEMENT):
+        part = dict.fromkeys(lanes[start : start + LANES_PER_STATEMENT], 0)
+        found.update(lanes[start + number] for number, due in _count(connection, jobs, part, now) if due)
+    return found
+
+
 def _count(
     connection: Connection, jobs: JobTable, caps: Mapping[str, int], now: datetime
 ) -> Sequence[tuple[int, int]]:

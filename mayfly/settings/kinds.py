@@ -27,6 +27,10 @@ def size(low: int, high: int | None = None) -> Any:
     return Field(ge=low, le=high, description=f"bytes, or a size such as 512M or 1.5G, {bounds}")
 
 
+def seconds(low: float, high: float) -> Any:
+    return Field(ge=low, le=high, description=f"a number of seconds from {low:g} to {high:g}")
+
+
 def one_of(*words: str) -> Any:
     return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
 

@@ -29,13 +29,23 @@ from mayfly.settings.kinds import (
     Paths,
     Real,
     one_of,
+    seconds,
     size,
     whole,
 )
 from mayfly.settings.names import Key, Names
 from mayfly.settings.problems import CONFLICTS
 from mayfly.settings.shape import LaneSettings, Secret, Settings
-from mayfly.settings.values import DATABASE_RULE, KIB, MIB, SCHEDULE_FILES, database_url, under_home
+from mayfly.settings.values import (
+    DATABASE_RULE,
+    KIB,
+    LONGEST_LINGER,
+    MIB,
+    POLL_INTERVALS,
+    SCHEDULE_FILES,
+    database_url,
+    under_home,
+)
 
 LaneCount = Annotated[int | None, whole(1, 1000), NUMBER]
 
@@ -49,6 +59,7 @@ class LaneModel(BaseModel):
     max_workers: LaneCount = None
     min_workers: LaneCount = None
     concurrency: LaneCount = None
+    linger: Annotated[Real | None, seconds(0, LONGEST_LINGER)] = None
     rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None
     external: Annotated[bool, Field(description="true or false")] = False
@@ -79,6 +90,8 @@ class SettingsModel(BaseSettings):
     dispatch_timeout: Annotated[
         Real, Field(gt=1, lt=60, description="a number of seconds above WORKER_TIMEOUT, below 60")
     ] = 55
+    linger: Annotated[Real, seconds(0, LONGEST_LINGER)] = 0.0
+    poll_interval: Annotated[Real, seconds(*POLL_INTERVALS)] = 0.25
     worker_memory: Annotated[int | None, size(32 * MIB), SIZE] = None
     min_free_memory: Annotated[int, size(0), SIZE] = 64 * MIB
     max_load: Annotated[Real, Field(ge=0, description="a number, 0 or more")] = 10.0

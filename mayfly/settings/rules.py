@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from mayfly.settings.names import Names
 from mayfly.settings.values import (
     KIB,
+    LONGEST_LINGER,
     MIB,
     NAME_PATTERN,
+    POLL_INTERVALS,
     SCHEDULE_FILES,
     check_host_name,
     read_functions,
@@ -111,6 +113,8 @@ SETTINGS: Mapping[str, Rule] = {
     "host_max_workers": Rule(_whole, 32, 1, 10_000),
     "worker_timeout": Rule(_number, 50.0, at_least=1),
     "dispatch_timeout": Rule(_number, 55.0, above=1, below=60),
+    "linger": Rule(_number, 0.0, 0, LONGEST_LINGER),
+    "poll_interval": Rule(_number, 0.25, *POLL_INTERVALS),
     "worker_memory": Rule(_size, None, at_least=32 * MIB),
     "min_free_memory": Rule(_size, 64 * MIB, at_least=0),
     "max_load": Rule(_number, 10.0, at_least=0),
@@ -141,6 +145,7 @@ LANE: Mapping[str, Rule] = {
     "max_workers": _count(),
     "min_workers": _count(),
     "concurrency": _count(),
+    "linger": Rule(_number, None, 0, LONGEST_LINGER),
     "rank": Rule(_whole, 0),
     "pool": Rule(plain_name),
     "external": Rule(_truth, False),

@@ -36,6 +36,7 @@ class LaneSettings(NamedTuple):
     max_workers: int | None = None
     min_workers: int | None = None
     concurrency: int | None = None
+    linger: float | None = None
     rank: int = 0  # smaller is served first
     pool: str | None = None  # its lanes share one cap
     external: bool = False  # never dispatched
@@ -49,6 +50,7 @@ class ResolvedLane(NamedTuple):
     max_workers: int
     min_workers: int
     concurrency: int
+    linger: float
     rank: int
     pool: str | None
     external: bool
@@ -66,6 +68,8 @@ class Settings(NamedTuple):
     host_max_workers: int
     worker_timeout: float
     dispatch_timeout: float
+    linger: float
+    poll_interval: float
     worker_memory: int | None
     min_free_memory: int
     max_load: float
@@ -93,6 +97,11 @@ class Settings(NamedTuple):
     lanes: Mapping[str, LaneSettings]
     pools: Mapping[str, int]
 
+    @property
+    def longest_linger(self) -> float:
+        """Seconds; 0 where no lane lingers."""
+        return max([self.linger, *(each.linger or 0.0 for each in self.lanes.values())])
+
     def lane(self, name: str) -> ResolvedLane:
         own = self.lanes.get(name, LaneSettings())
         return ResolvedLane(
@@ -101,6 +110,7 @@ class Settings(NamedTuple):
             max_workers=own.max_workers or self.max_workers,
             min_workers=own.min_workers or self.min_workers,
             concurrency=own.concurrency or self.concurrency,
+            linger=self.linger if own.linger is None else own.linger,  # 0 is a lane that does not
             rank=own.rank,
             pool=own.pool,
             external=own.external,

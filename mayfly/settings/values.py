@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
+LONGEST_LINGER = 55.0  # seconds: to the end of the minute
+POLL_INTERVALS = (0.05, 5.0)  # seconds: below it the database is asked all the time, above it there is no hurry
 
 
 def size_text(count: int) -> str:

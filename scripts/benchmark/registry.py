@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.lab import Measure
-from scripts.benchmark.lines import drain, each, enqueue, idle, memory, profile, runners, size, waiting
+from scripts.benchmark.lines import drain, each, enqueue, idle, linger, memory, profile, runners, size, waiting
 
 USUAL_TIMES = 3
 START_SECONDS = 2.0  # of a database, whatever the scale
@@ -35,6 +35,7 @@ LINES: dict[str, Line] = {
     "threads": Line("500 jobs that wait, in threads", waiting.measure_threads, _on(10, 5, 4)),
     "runners": Line("twenty runners: the last one's first claim", runners.measure, _on(14, 12, 9), scales=False),
     "idle": Line("CPU of a cycle with nothing to do", idle.measure, _on(6, 18, 4), scales=False),
+    "linger": Line("from enqueue to start at 20 jobs/s, with LINGER", linger.measure, _on(310, 310, 310)),
     "size": Line("claims and idle cycles at 10,000,000 rows", size.measure, _on(220, 160, 130)),
     "enqueue": Line("2,000 jobs one by one", enqueue.measure_one, _on(20, 15, 8)),
     "enqueue_many": Line("100,000 jobs at once", enqueue.measure_many, _on(30, 25, 12)),

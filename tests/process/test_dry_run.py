@@ -45,6 +45,7 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
         "pending": "6",
         "runners": 1,
         "schedules": [],
+        "linger_seconds": 0,
         "lanes": [
             {
                 "lane": "default",
@@ -72,7 +73,13 @@ def test_a_dry_run_creates_no_database(embedded: Installation, is_empty_file: bo
 
     assert shown.returncode == 0
     assert shown.stderr.startswith(f"There is no database at {database} yet; nothing is pending.")
-    assert json.loads(shown.stdout) == {"pending": "0", "runners": 0, "schedules": [], "lanes": []}
+    assert json.loads(shown.stdout) == {
+        "pending": "0",
+        "runners": 0,
+        "schedules": [],
+        "linger_seconds": 0,
+        "lanes": [],
+    }
     assert sizes(embedded) == ({database: 0} if is_empty_file else {})
 
 

@@ -17,7 +17,7 @@ POOLS = {"email": 3, "reports": 7, "closed": 0}
 
 def make_count(name: str = "default", pending: int = 5, **changed: Any) -> LaneCount:
     """A lane of batch 5 and 1 to 5 workers; what is changed may belong to the lane or to its count."""
-    of_count = {key: changed.pop(key) for key in ("running", "capped", "passed_over") if key in changed}
+    of_count = {key: changed.pop(key) for key in ("running", "busy", "capped", "passed_over") if key in changed}
     lane = {"batch_size": 5, "max_workers": 5, **changed}
     return LaneCount(Lane(name, **lane), pending, **of_count)
 
@@ -333,3 +333,14 @@ def test_the_plan_depends_on_its_arguments_alone(counts: list[LaneCount], slots:
 
     assert first == second
     assert (counts, pools) == (counts_before, POOLS)
+
+
+@pytest.mark.parametrize(
+    ("pending", "running", "busy", "planned"),
+    [(1, 1, 0, 0), (1, 1, 1, 1), (6, 2, 1, 1), (6, 3, 3, 2), (25, 5, 5, 0), (1, 4, 4, 1), (0, 3, 3, 0)],
+)
+def test_a_busy_runner_takes_nothing_but_its_place(pending: int, running: int, busy: int, planned: int) -> None:
+    """What has come is for the others and for new ones; the busy ones count against the lane's maximum."""
+    plan = plan_runners([make_count(pending=pending, running=running, busy=busy)], NO_POOLS, ROOMY)
+
+    assert only(plan).planned == planned

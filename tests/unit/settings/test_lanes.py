@@ -12,7 +12,7 @@ def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> No
     """Every lane can be asked for."""
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
-    assert settings.lane("any") == ResolvedLane("any", 7, 9, 2, 100, rank=0, pool=None, external=False)
+    assert settings.lane("any") == ResolvedLane("any", 7, 9, 2, 100, linger=0, rank=0, pool=None, external=False)
 
 
 def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
@@ -25,12 +25,14 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
             "LANES__SEND_EMAIL__RANK": "-1",
             "LANES__SEND_EMAIL__EXTERNAL": "yes",
             "LANES__SEND_EMAIL__POOL": "email",
+            "LANES__SEND_EMAIL__LINGER": "0",
+            "LINGER": "55",
             "POOLS__EMAIL": "3",
         },
     )
 
     assert settings.lane("send_email") == ResolvedLane(
-        "send_email", 5, 8, 1, 20, rank=-1, pool="email", external=True
+        "send_email", 5, 8, 1, 20, linger=0, rank=-1, pool="email", external=True
     )
     assert settings.pools == {"email": 3}
 

@@ -1,0 +1,90 @@
+"""Stay, and look for work that comes: every POLL_INTERVAL, and less and less often while nothing does."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+
+from dispatcher.supervise import TICK_SECONDS, Supervisor
+from dispatcher.world import World
+from mayfly import events
+from mayfly.clock import host_now, monotonic
+from mayfly.connection import Connection
+from mayfly.jobs.count import lanes_with_due
+from mayfly.jobs.looks import find_lanes
+from mayfly.schema import JOBS
+
+IDLE_SECONDS = 1.0  # between two looks when nothing has come for a while, and between two looks for new lanes
+
+
+class Linger:
+    """When to look, where, and for how long. It only looks: what is found is planned like anything else."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._until = world.lingers_until(world.settings.longest_linger)
+        self._wait = world.settings.poll_interval
+        self._look_at = monotonic() + self._wait
+        self._lanes: list[str] = []
+        self._find_at = 0.0
+        self.looks = 0
+        self.plans = 0
+
+    @property
+    def goes_on(self) -> bool:
+        return monotonic() < self._until
+
+    @property
+    def seconds(self) -> float:
+        """How long the supervisor may wait for something else to happen."""
+        if not self.goes_on:
+            return TICK_SECONDS
+        return max(0.0, min(TICK_SECONDS, self._look_at - monotonic()))
+
+    def begin(self) -> None:
+        if self.goes_on:
+            left = timedelta(seconds=self._until - monotonic())
+            self._world.log.say(events.lingering(host_now() + left, self._world.settings.poll_interval))
+
+    def end(self) -> None:
+        """A successor has come, or something is wrong: nothing is looked for any more."""
+        self._until = 0.0
+
+    def sees_work(self) -> bool:
+        """Whether a lane that lingers has due jobs; always False until the next look is due."""
+        if not self.goes_on or monotonic() < self._look_at:
+            return False
+        self.looks += 1
+        found = self._world.database.read(self._look)
+        self._rest(longer=True)
+        return found
+
+    def note_plan(self) -> None:
+        """Something has come, and more may follow."""
+        self.plans += 1
+        self._rest(longer=False)
+
+    def left_alone(self, broken: Iterable[str]) -> frozenset[str]:
+        """The lanes that a look is not for: those that do not linger, and those where no runner can work."""
+        return frozenset(broken).union(lane for lane in self._lanes if not self._lingers(lane))
+
+    def idle(self, supervisor: Supervisor) -> Mapping[str, int] | None:
+        """The runners that will take what has come; nobody's matter in a cycle that does not linger."""
+        return supervisor.idle() if self._world.settings.longest_linger else None
+
+    def _look(self, connection: Connection) -> bool:
+        now = monotonic()
+        if now >= self._find_at:
+            self._lanes = find_lanes(connection, JOBS)
+            self._find_at = now + IDLE_SECONDS
+        lanes = [lane for lane in self._lanes if self._lingers(lane)]
+        return bool(lanes_with_due(connection, JOBS, lanes, self._world.database.clock.now()))
+
+    def _lingers(self, lane: str) -> bool:
+        resolved = self._world.settings.lane(lane)
+        if resolved.external or not self._world.serves(lane) or not resolved.linger:
+            return False
+        return monotonic() < self._world.lingers_until(resolved.linger)
+
+    def _rest(self, longer: bool) -> None:
+        usual = self._world.settings.poll_interval
+        self._wait = max(usual, min(2 * self._wait, IDLE_SECONDS)) if longer else usual
+        self._look_at = monotonic() + self._wait
