@@ -11,10 +11,13 @@ if TYPE_CHECKING:
 
 
 def turned_away(job: Job, pause: "Pause | None", now: datetime) -> Outcome | None:
-    """None if it is to be run. Somebody's wish that it end comes first, then what only puts it off."""
+    """None if it is to be run. Somebody's wish that it end comes first, then its term, then what only puts it off."""
     special = job.special
     if special is not None and special.cancel_reason is not None:
         return Outcome(Kind.CANCELLED, error=special.cancel_reason, keeps_attempt=True)
+    if special is not None and special.expires_at is not None and special.expires_at <= now:
+        reason = f"expired: not started by {special.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+        return Outcome(Kind.CANCELLED, error=reason, keeps_attempt=True)
     if pause is not None and pause.holds(now):
         until = pause.put_off_until(now)
         return Outcome(Kind.SNOOZED, run_at=until, keeps_attempt=True, waiting_for=pause.waiting_for)

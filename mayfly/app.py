@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from threading import Lock
 from types import MappingProxyType
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
-from mayfly.errors import BadField
+from mayfly.errors import ErrorTooLate
 from mayfly.job import Job
 from mayfly.jobs.enqueue import (
     Door,
@@ -24,8 +25,9 @@ from mayfly.jobs.enqueue import (
 )
 from mayfly.jobs.foreign import AnyConnection, open_connection
 from mayfly.jobs.held import hold, holder
+from mayfly.jobs.terms import ERROR, due_at, expiry, unique_scope
 from mayfly.opening import load_registry, open_database
-from mayfly.outcome import Seconds, seconds
+from mayfly.outcome import Seconds
 from mayfly.registry import Registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings, load_settings
@@ -88,9 +90,13 @@ def enqueue(
     unique_key: str | None = None,
     group_key: str | None = None,
     max_attempts: int | None = None,
+    unique: str | Seconds | None = None,
+    on_conflict: str | None = None,
+    expires_at: datetime | None = None,
+    expires_in: Seconds | None = None,
     connection: Any = None,
 ) -> int | None:
-    """Enqueue one job and return its id, or the id of the live job that already holds its `unique_key`.
+    """Enqueue one job and return its id, or the id of the job that already holds its `unique_key`.
 
     With `connection=` the job is part of the application's own transaction: it commits or rolls back with it,
     and nothing is committed or repeated here. Inside a handler it is held back until the handler's own job is done,
@@ -108,6 +114,10 @@ def enqueue(
         unique_key=unique_key,
         group_key=group_key,
         max_attempts=max_attempts,
+        unique=unique,
+        on_conflict=on_conflict,
+        expires_at=expires_at,
+        expires_in=expires_in,
     )
     if given is not None:
         return insert_job(given, JOBS, new)
@@ -115,7 +125,11 @@ def enqueue(
     if job is not None:
         _hold(job, [new])
         return None
-    return current_app().database.once(lambda own: insert_job(own, JOBS, new), twice=unique_key is not None)
+    database = current_app().database
+    now = None if unique_key is None else current_app().now()
+    # Who is to be told of a holder must not be told of a first try whose answer was lost.
+    twice = unique_key is not None and on_conflict != ERROR
+    return database.once(lambda own: insert_job(own, JOBS, new, now), twice=twice)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
@@ -136,13 +150,19 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
 
 def _hold(job: Job, new: list[NewJob]) -> int:
     """What the server would refuse is refused now: the handler hears of it, and not the one who settles its job."""
+    if any(each.on_conflict == ERROR for each in new):
+        raise ErrorTooLate
     if not is_unquestioned(new):
         current_app().database.read(lambda own: refuse_beyond_packet(own, new))
     return hold(job, new)
 
 
 def _insert_committed(part: list[NewJob]) -> int:
-    return current_app().database.once(lambda own: insert_slice(own, JOBS, part), twice=False)
+    database = current_app().database
+    if part[0].unique_key is None:
+        return database.once(lambda own: insert_slice(own, JOBS, part), twice=False)
+    now = current_app().now()  # and a transaction: to set a key free and to take it are two statements
+    return database.run(lambda own: insert_slice(own, JOBS, part, now), twice=False)
 
 
 def admit(
@@ -151,22 +171,25 @@ def admit(
     payload: object = MappingProxyType({}),
     delay: Seconds | None = None,
     run_at: datetime | None = None,
+    unique: str | Seconds | None = None,
+    expires_at: datetime | None = None,
+    expires_in: Seconds | None = None,
     **options: Any,
 ) -> NewJob:
     """The job as it would be inserted; raises the sentence about what is wrong with it."""
-    app = current_app()
-    if delay is not None:
-        if run_at is not None:
-            raise BadField("delay", delay, "left out where run_at is given")
-        run_at = _now(given) + _delay(delay)
-    return app.door.admit(type, payload, app.registry.get(type), run_at=run_at, **options)
+    app, now = current_app(), partial(_now, given)
+    due = due_at(run_at, delay, now)
+    if unique is not None:
+        options["unique"] = unique_scope(unique, _remembered(app.settings), now)
+    if expires_at is not None or expires_in is not None:
+        options["expires_at"] = expiry(expires_at, expires_in, due, now)
+    return app.door.admit(type, payload, app.registry.get(type), run_at=due, **options)
 
 
-def _delay(given: Seconds) -> timedelta:
-    try:
-        return timedelta(seconds=seconds(given))
-    except (TypeError, ValueError) as error:
-        raise BadField("delay", given, "a number of seconds or a timedelta, within a hundred years") from error
+def _remembered(settings: Settings) -> timedelta:
+    """How long the table remembers a finished job, however it ended."""
+    kept = (settings.keep_done_days, settings.keep_cancelled_days, settings.keep_dead_days)
+    return timedelta(days=min(days for days in kept if days is not None))
 
 
 def _now(given: AnyConnection | None) -> datetime:

@@ -29,18 +29,25 @@ def mayfly() -> None:
 @click.option("--run-at", metavar="TIME", help="Not before this time, e.g. 2026-05-04T12:00+02:00.")
 @click.option("--delay", type=float, metavar="SECONDS", help="Not before this many seconds from now.")
 @click.option("--priority", type=click.IntRange(0, 2), help="0 high, 1 normal, 2 low.")
-@click.option("--unique-key", help="At most one unfinished job with this key.")
+@click.option("--unique-key", help="At most one job holds this key.")
+@click.option("--unique", metavar="HOW LONG", help="'until done' (the default), 'while pending', 'for 1h'.")
+@click.option("--on-conflict", type=click.Choice(["keep", "replace", "error"]), help="If the key is held; keep.")
+@click.option("--expires-at", metavar="TIME", help="Not started by then: cancelled.")
+@click.option("--expires-in", type=float, metavar="SECONDS", help="Not started within this time: cancelled.")
 @click.option("--group-key", help="A name for this job and others, to handle them together.")
 @click.option("--max-attempts", type=int, help="Tries before it is dead.")
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
-def enqueue(type_name: str, payload: str, run_at: str | None, dry_run: bool, **options: Any) -> int:
+def enqueue(
+    type_name: str, payload: str, run_at: str | None, expires_at: str | None, dry_run: bool, **options: Any
+) -> int:
     """Enqueue a job of TYPE with the given JSON object, or with each line of standard input (-).
 
     Prints the new job's id, or, for -, how many were enqueued.
     """
     from mayfly.producing import enqueue_line, enqueue_lines, known_options  # the database, only where it is needed
 
-    given = known_options(type_name, run_at=_time(run_at), **options)
+    times = {"run_at": _time(run_at, "--run-at"), "expires_at": _time(expires_at, "--expires-at")}
+    given = known_options(type_name, **times, **options)
     if payload == "-":
         return enqueue_lines(sys.stdin, given, dry_run)
     return enqueue_line(payload, given, dry_run)
@@ -129,15 +136,13 @@ for command in (schedules, pause, resume, pauses, cancel):
     mayfly.add_command(command)
 
 
-def _time(given: str | None) -> datetime | None:
+def _time(given: str | None, option: str) -> datetime | None:
     if given is None:
         return None
     try:
         return datetime.fromisoformat(given)
     except ValueError:
-        raise click.BadParameter(
-            f"{given!r} is no time; write 2026-05-04T12:00+02:00", param_hint="--run-at"
-        ) from None
+        raise click.BadParameter(f"{given!r} is no time; write 2026-05-04T12:00+02:00", param_hint=option) from None
 
 
 def main() -> None:

@@ -35,10 +35,16 @@ class Result:
     def scalar(self) -> Any:
         """The first column of the first row, or None."""
         row = self.first()
-        if row is None:
-            return None
-        # Applications often ask their driver for rows as dictionaries.
-        return next(iter(row.values())) if isinstance(row, Mapping) else row[0]
+        return None if row is None else _first_of(row)
+
+    def scalars(self) -> Sequence[Any]:
+        """The first column of each row."""
+        return [_first_of(row) for row in self._cursor.fetchall()]
+
+
+def _first_of(row: Any) -> Any:
+    # Applications often ask their driver for rows as dictionaries.
+    return next(iter(row.values())) if isinstance(row, Mapping) else row[0]
 
 
 class Connection:

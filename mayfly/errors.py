@@ -158,6 +158,30 @@ class BadField(EnqueueError):
         super().__init__(f"{field}={shown}: must be {allowed}.")
 
 
+class KeyMissing(EnqueueError):
+    def __init__(self, field: str) -> None:
+        super().__init__(f"{field} says something about a unique_key, and there is none. Give the key, or drop it.")
+
+
+class KeyHeld(EnqueueError):
+    """Somebody else's job has the unique key, and `on_conflict="error"` was asked for."""
+
+    def __init__(self, unique_key: str, holder_id: int) -> None:
+        super().__init__(
+            f"unique_key={unique_key!r} is held by job {holder_id}. Wait until it is free, or let enqueue keep or "
+            "replace that job (on_conflict)."
+        )
+        self.holder_id = holder_id
+
+
+class ErrorTooLate(EnqueueError):
+    def __init__(self) -> None:
+        super().__init__(
+            "on_conflict='error' cannot be answered inside a handler: what it enqueues is held back until its job is "
+            "done. Enqueue in job.transaction(), or use keep or replace."
+        )
+
+
 class BadLine(EnqueueError):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"Line {number}: {reason} The lines before it, to the last full thousand, are enqueued.")

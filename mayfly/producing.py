@@ -5,7 +5,6 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any, TextIO
 
 import click
@@ -17,15 +16,14 @@ from mayfly.errors import BadLine, EnqueueError
 Options = dict[str, Any]  # the arguments of enqueue() besides the payload
 
 
-def known_options(type_name: str, run_at: datetime | None, **options: Any) -> Options:
+def known_options(type_name: str, **options: Any) -> Options:
     """What was given, and a word of warning about a type that nobody here handles."""
     registry = current_app().registry
     if registry.get(type_name) is None:
         nearest = registry.nearest(type_name)
         hint = f"; did you mean {nearest!r}?" if nearest else ""
         click.echo(f"warning: no handler for type {type_name!r} is known here{hint}", err=True)
-    given = {name: value for name, value in {"run_at": run_at, **options}.items() if value is not None}
-    return {"type": type_name, **given}
+    return {"type": type_name, **{name: value for name, value in options.items() if value is not None}}
 
 
 def enqueue_line(payload: str, options: Options, dry_run: bool) -> int:

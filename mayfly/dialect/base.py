@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from mayfly.dialect.server import Server
 from mayfly.errors import ServerTooOld
@@ -45,6 +45,14 @@ class Unit(Enum):
     LOOK = auto()  # changes nothing
 
 
+class Found(NamedTuple):
+    """What became of a row whose unique key may have been held."""
+
+    id: int
+    is_held: bool  # by the row with this id, which was left as it is
+    is_released: bool  # it was held by this row, and is no longer: nothing was inserted
+
+
 class Dialect:
     """One database's way of saying things. Without state: there is one of each."""
 
@@ -54,6 +62,7 @@ class Dialect:
     begin_words: ClassVar[str] = "BEGIN"
     has_insert_returning: ClassVar[bool] = True
     row_lock: ClassVar[str] = " FOR UPDATE"
+    newest: ClassVar[str] = ""  # behind a SELECT: what others have committed by now, whatever the isolation level
     claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"
 
     @property
@@ -140,9 +149,25 @@ class Dialect:
         """What stands before INTO and after the values so that the row which already has this key is left alone."""
         return "", f" ON CONFLICT ({key}) WHERE {condition} DO NOTHING"
 
-    def finding(self, key: str) -> str:
-        """What follows the values so that `lastrowid` is the new row, or the one that already has a unique value."""
+    def replacing(self, key: str, condition: str, changes: Mapping[str, str], replaceable: str) -> str:
+        """The same, but the row which already has this key is changed if it is replaceable."""
+        changed = ", ".join(f"{name} = {value}" for name, value in changes.items())
+        return f" ON CONFLICT ({key}) WHERE {condition} DO UPDATE SET {changed} WHERE {replaceable}"
+
+    def given(self, name: str) -> str:
+        """In such a change, the value that would have been inserted."""
+        return f"excluded.{name}"
+
+    def held_key(self, key: str) -> str:
+        """The column by whose index the row is found that holds this unique key."""
+        return key
+
+    def finding(self, id_column: str, key: str, over: str, changes: Mapping[str, str], replaceable: str) -> str:
+        """What follows the values so that `found` can tell from `lastrowid` what became of the row."""
         raise NotImplementedError  # where INSERT returns rows, nobody needs it
+
+    def found(self, lastrowid: int) -> Found:
+        raise NotImplementedError
 
     def insert_missing(self, table: str, key: Collection[str], columns: Collection[str]) -> str:
         """INSERT that leaves a row alone which already has this key."""

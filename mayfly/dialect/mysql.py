@@ -1,12 +1,12 @@
 """MySQL and MariaDB, through PyMySQL."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mayfly.dialect import base
 from mayfly.dialect.address import mysql_arguments
-from mayfly.dialect.base import Dialect, Trouble, Values, utc_text
+from mayfly.dialect.base import Dialect, Found, Trouble, Values, utc_text
 from mayfly.dialect.server import Server, mysql_server
 from mayfly.errors import BadDatabaseOption, DriverMissing
 
@@ -34,10 +34,15 @@ _TROUBLES = {
 _CONVERSIONS = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
 
 
+_RELEASED, _HELD = 1 << 61, 1 << 62  # told beside an id: see `finding`
+
+
 class MySQL(Dialect):
     name = "mysql"
     utc_now = "(UTC_TIMESTAMP(6))"
     errors = pymysql.MySQLError
+    # Differs because in REPEATABLE READ, its default, nothing is seen that came later. Shared, as is INSERT IGNORE's.
+    newest = " LOCK IN SHARE MODE"
     has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
 
     def connect(self, url: str) -> "Raw":
@@ -100,10 +105,27 @@ class MySQL(Dialect):
         # warnings: every value has passed our own door by then.
         return "IGNORE ", ""
 
-    def finding(self, key: str) -> str:
+    def given(self, name: str) -> str:
+        # Differs because what others call excluded is a function here.
+        return f"VALUES({name})"
+
+    def held_key(self, _key: str) -> str:
+        # Differs because it has no partial indexes: a generated column has the key of those that hold it.
+        return "live_key"
+
+    def finding(self, id_column: str, key: str, over: str, changes: Mapping[str, str], replaceable: str) -> str:
         # Differs because it has no RETURNING. A second statement would not find the holder inside an application's
-        # REPEATABLE READ, and would scan for it: only the column live_key has an index there.
-        return f" ON DUPLICATE KEY UPDATE {key} = LAST_INSERT_ID({key})"
+        # REPEATABLE READ; and two that read before they write would both hold what the other waits for.
+        replaced = (f"{name} = IF({replaceable}, {value}, {name})" for name, value in changes.items())
+        told = f"CASE WHEN {over} THEN {_RELEASED} WHEN {replaceable} THEN 0 ELSE {_HELD} END"
+        released = f"{key} = IF({over}, NULL, {key})"
+        noted = f"{id_column} = IF(LAST_INSERT_ID({id_column} + {told}), {id_column}, {id_column})"
+        return f" ON DUPLICATE KEY UPDATE {', '.join([*replaced, released, noted])}"
+
+    def found(self, lastrowid: int) -> Found:
+        # Differs because the number of rows that were changed cannot tell it: whether a row that stays as it is
+        # counts is for each connection to say. No id comes near these bits.
+        return Found(lastrowid % _RELEASED, lastrowid & _HELD != 0, lastrowid & _RELEASED != 0)
 
     def insert_missing(self, table: str, _key: Collection[str], columns: Collection[str]) -> str:
         # Differs because MySQL has no ON CONFLICT, see above.

@@ -81,6 +81,9 @@ class PostgreSQL(Dialect):
         return int(connection.execute(f"INSERT INTO {table} ({names}) {given}{keeping[1]}", by_column).rowcount)
 
 
-_TYPES = {"priority": "int", "max_attempts": "int", "run_at": "timestamptz"}
+_TYPES = {
+    **dict.fromkeys(("priority", "max_attempts"), "int"),
+    **dict.fromkeys(("run_at", "expires_at", "unique_until"), "timestamptz"),
+}
 
 DIALECT = PostgreSQL()

@@ -49,10 +49,11 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
     taken = together(found, claimant.fresh)
     if not taken:
         return Claimed(())
+    special = [row[0] for row in taken if row[1] >= SPECIAL]
+    specials = _specials(connection, jobs, special) if special else {}
     values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
     connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
-    special = [row[0] for row in taken if row[1] >= SPECIAL]
-    return Claimed(taken, _specials(connection, jobs, special) if special else {})
+    return Claimed(taken, specials)
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
@@ -63,9 +64,18 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
 
 
 def _specials(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Mapping[int, Special]:
-    """What few jobs have is asked for where there is any: the others pay nothing for it."""
+    """What few jobs have is asked for where there is any: the others pay nothing for it.
+
+    Before the claim wipes out when they were started last: one that was started in time can't expire any more.
+    """
     found = connection.execute(special_statement(jobs), ids=ids).all()
-    return {job_id: Special(expires_at and utc_from_driver(expires_at), *rest) for job_id, expires_at, *rest in found}
+    in_time = [job_id for job_id, was_in_time, *_ in found if was_in_time]
+    if in_time:
+        connection.execute(in_time_statement(jobs), ids=in_time)
+    return {
+        job_id: Special(None if was_in_time or expires_at is None else utc_from_driver(expires_at), *rest)
+        for job_id, was_in_time, expires_at, *rest in found
+    }
 
 
 @cache
@@ -87,8 +97,15 @@ def marker(jobs: JobTable) -> str:
 @cache
 def special_statement(jobs: JobTable) -> str:
     c = jobs.c
-    columns = ", ".join((c.id, c.expires_at, c.checkpoint, c.slices, c.stalled, c.cancel_reason))
+    # A suspect's runner died over it, or may have: it counts as started.
+    was_in_time = f"CASE WHEN {c.started_at} IS NOT NULL OR {c.suspect} = 1 THEN {c.expires_at} IS NOT NULL END"
+    columns = ", ".join((c.id, was_in_time, c.expires_at, c.checkpoint, c.slices, c.stalled, c.cancel_reason))
     return f"SELECT {columns} FROM {jobs.table} WHERE {{ids of {c.id}}}"
+
+
+@cache
+def in_time_statement(jobs: JobTable) -> str:
+    return f"UPDATE {jobs.table} SET {jobs.c.expires_at} = NULL WHERE {{ids of {jobs.c.id}}}"
 
 
 @cache

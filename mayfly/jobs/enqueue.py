@@ -1,15 +1,17 @@
 """Enqueue jobs: check them at the door, then one INSERT, in a transaction of ours or of the application's."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from mayfly import jsontext, schema
 from mayfly.dialect import Dialect
-from mayfly.errors import BadField, BadPayload, PayloadTooLarge
+from mayfly.errors import BadField, BadPayload, KeyMissing, PayloadTooLarge
 from mayfly.jobs.foreign import AnyConnection
+from mayfly.jobs.terms import CONFLICTS, KEEP, LIVE, Scope, utc
+from mayfly.jobs.unique import insert_unique, keeping, release_over
 from mayfly.registry import Handler, Model
 from mayfly.schema import KEY_LENGTH, NAME_LENGTH, PRIORITIES, JobTable
 from mayfly.wording import storable
@@ -30,18 +32,24 @@ class NewJob(NamedTuple):
     run_at: datetime | None = None
     unique_key: str | None = None
     group_key: str | None = None
+    expires_at: datetime | None = None
+    unique_scope: str | None = None
+    unique_until: datetime | None = None
+    on_conflict: str | None = None  # no column; None: whoever holds the unique key is kept
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Those that have a value."""
         if self[_REQUIRED:] == _NO_OPTIONS:
             return self._fields[:_REQUIRED]
-        return tuple(name for name, value in zip(self._fields, self, strict=True) if value is not None)
+        return tuple(name for name, value in zip(self._fields[:_COLUMNS], self, strict=False) if value is not None)
 
     @property
     def values(self) -> tuple[Any, ...]:
         """Of these columns."""
-        return self[:_REQUIRED] if self[_REQUIRED:] == _NO_OPTIONS else tuple(v for v in self if v is not None)
+        if self[_REQUIRED:] == _NO_OPTIONS:
+            return self[:_REQUIRED]
+        return tuple(value for value in self[:_COLUMNS] if value is not None)
 
     @property
     def row(self) -> Mapping[str, Any]:
@@ -55,7 +63,9 @@ class NewJob(NamedTuple):
 
 
 _REQUIRED = 5
-_NO_OPTIONS = (None, None, None)
+_COLUMNS = len(NewJob._fields) - 1
+_NO_OPTIONS = (None,) * (len(NewJob._fields) - _REQUIRED)
+_UNTIL_DONE = Scope(LIVE)
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,14 @@ class Door:
         unique_key: str | None = None,
         group_key: str | None = None,
         max_attempts: int | None = None,
+        expires_at: datetime | None = None,
+        unique: Scope | None = None,
+        on_conflict: str | None = None,
     ) -> NewJob:
         """The job as it will be inserted, or the sentence that says why not."""
+        if unique_key is None and (unique is not None or on_conflict is not None):
+            raise KeyMissing("on_conflict" if unique is None else "unique")
+        scope = unique or _UNTIL_DONE
         usual_lane = handler.lane if handler else "default"
         usual_attempts = (handler.max_attempts if handler else None) or self.max_attempts
         return NewJob(
@@ -87,9 +103,13 @@ class Door:
             lane=_name("lane", usual_lane if lane is None else lane),
             max_attempts=_at_least_one("max_attempts", usual_attempts if max_attempts is None else max_attempts),
             priority=_one_of("priority", schema.NORMAL if priority is None else priority, PRIORITIES),
-            run_at=_utc(run_at),
+            run_at=utc("run_at", run_at),
             unique_key=_key("unique_key", unique_key),
             group_key=_key("group_key", group_key),
+            expires_at=expires_at,
+            unique_scope=scope.name if scope.name != LIVE else None,
+            unique_until=scope.until,
+            on_conflict=_conflict(on_conflict),
         )
 
     def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
@@ -106,52 +126,31 @@ class Door:
         return text
 
 
-def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob) -> int:
-    """The new job's id, or the id of the live job that already holds its unique key."""
+def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob, now: datetime | None = None) -> int:
+    """The new job's id, or the id of the job that already holds its unique key.
+
+    `now` is for keys that are held for a time; without it the database looks at its own clock.
+    """
     refuse_beyond_packet(connection, [job])
     dialect, row = connection.dialect, job.row
-    if not dialect.has_insert_returning:
-        return int(connection.execute(insert_or_find_statement(dialect, jobs, tuple(row)), row).lastrowid)
-    inserting = f"{insert_statement(dialect, jobs, tuple(row))} RETURNING {jobs.c.id}"
-    while True:
-        found = connection.execute(inserting, row).scalar()
-        if found is None:
-            found = connection.execute(holder_statement(jobs), {"unique_key": job.unique_key}).scalar()
-        if found is not None:
-            return int(found)
-        # The holder ended between the two statements: the key is free now.
-
-
-def insert_jobs(connection: AnyConnection, jobs: JobTable, new: Iterable[NewJob]) -> int:
-    """How many were inserted; those whose unique key is held are left out."""
-    return sum(insert_slice(connection, jobs, each) for each in slices(new))
+    if job.unique_key is not None:
+        answer = insert_unique(connection, jobs, row, job.on_conflict, now)
+        assert answer.job_id is not None
+        return answer.job_id
+    inserted = connection.execute(insert_statement(dialect, jobs, tuple(row)), row)
+    return int(inserted.scalar() if dialect.has_insert_returning else inserted.lastrowid)
 
 
 @cache
 def insert_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
-    """One that leaves the job alone which already holds the unique key, if there is one."""
-    before, after = _keeping(dialect, jobs, columns)
-    return dialect.insert(jobs.table, columns, before) + after
+    """Of a job without a unique key."""
+    returning = f" RETURNING {jobs.c.id}" if dialect.has_insert_returning else ""
+    return dialect.insert(jobs.table, columns) + returning
 
 
-@cache
-def insert_or_find_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
-    """One whose `lastrowid` is the new row, or the one that already holds the unique key."""
-    return dialect.insert(jobs.table, columns) + dialect.finding(jobs.c.id)
-
-
-def holder_statement(jobs: JobTable) -> str:
-    return f"SELECT {jobs.c.id} FROM {jobs.table} WHERE {jobs.c.unique_key} = :unique_key AND {_live(jobs)}"
-
-
-def _keeping(dialect: Dialect, jobs: JobTable, columns: Collection[str]) -> tuple[str, str]:
-    return dialect.keeping(jobs.c.unique_key, _live(jobs)) if "unique_key" in columns else ("", "")
-
-
-def _live(jobs: JobTable) -> str:
-    """Written out, not bound: a partial index is matched by these words, and a parameter could be anything."""
-    c = jobs.c
-    return f"{c.unique_key} IS NOT NULL AND {c.status} IN ('{jobs.pending}', '{jobs.processing}')"
+def insert_jobs(connection: AnyConnection, jobs: JobTable, new: Iterable[NewJob], now: datetime | None = None) -> int:
+    """How many were inserted, or have replaced another; those whose unique key is held are left out."""
+    return sum(insert_slice(connection, jobs, each, now) for each in slices(new))
 
 
 def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
@@ -160,6 +159,12 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     columns: tuple[str, ...] = ()
     room = 0
     for job in new:
+        if job.on_conflict is not None:  # by itself, and before the next is even asked for
+            if current:
+                yield current
+                current = []
+            yield [job]
+            continue
         size = job.statement_bytes
         if current and (size > room or len(current) == ROWS_PER_STATEMENT or job.columns != columns):
             yield current
@@ -172,12 +177,27 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
         yield current
 
 
-def insert_slice(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob]) -> int:
+def insert_slice(
+    connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob], now: datetime | None = None
+) -> int:
     """One of `slices`."""
     refuse_beyond_packet(connection, new)
-    keeping = _keeping(connection.dialect, jobs, new[0].columns)
+    if new[0].on_conflict is not None:
+        return int(insert_unique(connection, jobs, new[0].row, new[0].on_conflict, now).is_ours)
+    if new[0].unique_key is None:
+        return _insert_many(connection, jobs, new, ("", ""))
+    kept = keeping(connection.dialect, jobs)
+    inserted = _insert_many(connection, jobs, new, kept)
+    if inserted == len(new):
+        return inserted
+    over = release_over(connection, jobs, {job.unique_key or "" for job in new}, now)
+    left_out = [job for job in new if job.unique_key in over]
+    return inserted + (_insert_many(connection, jobs, left_out, kept) if left_out else 0)
+
+
+def _insert_many(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob], kept: tuple[str, str]) -> int:
     rows = [job.values for job in new]
-    return connection.dialect.insert_many(connection, jobs.table, new[0].columns, rows, keeping)
+    return connection.dialect.insert_many(connection, jobs.table, new[0].columns, rows, kept)
 
 
 def is_unquestioned(new: Iterable[NewJob]) -> bool:
@@ -243,12 +263,9 @@ def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
     return given
 
 
-def _utc(run_at: datetime | None) -> datetime | None:
-    if run_at is None:
+def _conflict(given: str | None) -> str | None:
+    if given is None or given == KEEP:
         return None
-    if not isinstance(run_at, datetime) or run_at.tzinfo is None:
-        raise BadField("run_at", run_at, "a datetime with a time zone, e.g. datetime.now(UTC)")
-    try:
-        return run_at.astimezone(UTC)
-    except OverflowError as error:
-        raise BadField("run_at", run_at, "within the years 1 to 9999 in UTC") from error
+    if not isinstance(given, str) or given not in CONFLICTS:
+        raise BadField("on_conflict", given, f"one of {', '.join(CONFLICTS)}")
+    return given

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar
+from datetime import datetime
 
 from mayfly.connection import Connection
 from mayfly.job import Job
@@ -27,10 +28,10 @@ def hold(job: Job, new: Iterable[NewJob]) -> int:
     return len(given)
 
 
-def write_held(connection: Connection, jobs: JobTable, held: Sequence[NewJob]) -> None:
+def write_held(connection: Connection, jobs: JobTable, held: Sequence[NewJob], now: datetime | None = None) -> None:
     """Insert what was held back, in the transaction that makes it true. Those whose unique key is held are left out.
 
     Whoever calls this before its job is settled (a checkpoint) takes it from the job when that is committed, and
     must not repeat a COMMIT whose answer was lost.
     """
-    insert_jobs(connection, jobs, held)
+    insert_jobs(connection, jobs, held, now)

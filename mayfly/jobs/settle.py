@@ -72,7 +72,7 @@ class Writing:
             else:
                 lost.append(members[0].job)
         if self.followed:
-            follow(connection, self.jobs, [each for each in self.followed if each.job not in lost])
+            follow(connection, self.jobs, [each for each in self.followed if each.job not in lost], self.now)
         if self.counted is None:
             done = [each for each in self.settlements if each.job in lost and self._was_done(connection, each)]
             _write_attempts(connection, self.settler.worker_id, settled, self.now)

@@ -42,3 +42,13 @@ def create_live_key(table: str, condition: str) -> None:
     column = "unique_key" if partial else "live_key"
     where = f"unique_key IS NOT NULL AND {condition}"
     create_index(f"{table}_unique", table, column, unique=True, where=where)
+
+
+def renew_live_key(table: str, condition: str) -> None:
+    """Let keys be held on another condition. The server that has a column for it changes it in one statement."""
+    if has_partial_indexes(op.get_context().dialect):
+        op.drop_index(f"{table}_unique", table, if_exists=True)
+        create_live_key(table, condition)
+    else:
+        held = f"CASE WHEN {condition} THEN unique_key END"
+        op.execute(f"ALTER TABLE {table} MODIFY COLUMN live_key VARCHAR(190) GENERATED ALWAYS AS ({held}) STORED")

@@ -92,7 +92,7 @@ def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
     held = job.held or () if writes and ran.outcome.kind is Kind.DONE else ()
     if transaction.connection is None:
         if held:
-            invoker.database.run(lambda connection: write_held(connection, JOBS, held))
+            invoker.database.run(lambda connection: write_held(connection, JOBS, held, invoker.database.clock.now()))
         return ran
     try:
         transaction.run(lambda connection: _in_place_of_settlement(connection, held))

@@ -16,9 +16,9 @@ from mayfly.dialect import Values
 from mayfly.engine import Database
 from mayfly.jobs.claim import due_statement
 from mayfly.jobs.count import count_statement
-from mayfly.jobs.enqueue import holder_statement
 from mayfly.jobs.looks import find_lanes, next_lane_statement, processing_statement
 from mayfly.jobs.prune import finished_jobs
+from mayfly.jobs.unique import holder_statement, over_statement
 from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
@@ -128,7 +128,17 @@ def test_the_holder_of_a_key_is_found_without_a_scan(crowded: Database) -> None:
     if not crowded.dialect.has_insert_returning:
         pytest.skip("here the INSERT itself says who holds the key")
 
-    look = explained(crowded, holder_statement(JOBS), {"unique_key": "some key"})
+    whose = {"unique_key": "some key", "now": crowded.clock.now()}
+    look = explained(crowded, holder_statement(crowded.dialect, JOBS), whose)
+
+    assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
+
+
+def test_keys_whose_time_is_over_are_found_without_a_scan(crowded: Database) -> None:
+    """However many are asked for at once."""
+    keys = {f"key_{number}": f"key {number}" for number in range(100)}
+
+    look = explained(crowded, over_statement(crowded.dialect, JOBS, list(keys)), {**keys, "now": crowded.clock.now()})
 
     assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
 

@@ -44,6 +44,7 @@ from tests.tables import schedules, totals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")
+REPLACING = KEYED._replace(on_conflict="replace")
 PLAIN = NewJob("noop", "{}", "mail", 5, 1)
 FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
 
@@ -69,6 +70,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield chapter("enqueue", lambda: database.once(lambda c: insert_job(c, JOBS, PLAIN)))
     yield chapter("enqueue with a key", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
     yield chapter("enqueue with a key that is held", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
+    yield chapter("enqueue in its place", lambda: database.once(lambda c: insert_job(c, JOBS, REPLACING)))
     yield chapter("enqueue two", lambda: database.once(lambda c: insert_jobs(c, JOBS, [PLAIN, PLAIN])))
     yield chapter("enqueue two with keys", lambda: database.once(lambda c: insert_jobs(c, JOBS, [KEYED, KEYED])))
     yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))

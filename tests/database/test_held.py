@@ -1,11 +1,13 @@
 """What a handler enqueues is written in the transaction that settles its job as done, or not at all."""
 
+from datetime import timedelta
+
 import pytest
 
 import mayfly
 from mayfly.app import App
 from mayfly.engine import Database
-from mayfly.errors import BadField
+from mayfly.errors import BadField, ErrorTooLate
 from mayfly.job import Job
 from mayfly.jobs.enqueue import NewJob
 from mayfly.jobs.held import RUNNING, hold
@@ -64,6 +66,41 @@ def test_children_of_a_job_that_is_not_done_are_dropped(database: Database, outc
     settle(database, JOBS, make_settler(), [Settlement(job, outcome, 1)], {})
 
     assert children(database) == []
+
+
+def test_children_with_keys_never_hold_up_their_parents(database: Database) -> None:
+    """One is left out, one replaces what waits, one takes a key whose time is over; the parent is done."""
+    past = database.clock.now() - timedelta(seconds=1)
+    held = insert_rows(database, 1, lane="other", unique_key="held")
+    insert_rows(database, 1, lane="other", unique_key="replaced")
+    insert_rows(database, 1, lane="other", unique_key="over", unique_scope="time", unique_until=past)
+    insert_rows(database, 1)
+    [job] = claim_jobs(database, 1)
+    ways = {"held": None, "replaced": "replace", "over": None}
+    hold(job, [CHILD._replace(unique_key=key, on_conflict=way) for key, way in ways.items()])
+
+    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1)], {})
+
+    assert (len(settled.settlements), settled.lost) == (1, ())
+    found = {row.unique_key: row.type for row in rows_of(database, jobs) if row.unique_key}
+    assert found == {"held": "noop", "replaced": "child", "over": "child"}
+    assert held == [row.id for row in rows_of(database, jobs) if row.unique_key == "held"]
+
+
+@pytest.mark.usefixtures("app")
+def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Database) -> None:
+    """The handler hears of it at once, and not whoever settles its job."""
+    insert_rows(database, 1)
+    [job] = claim_jobs(database, 1)
+    job.lifeline = MainLifeline("worker-1", database)
+    running = RUNNING.set(job)
+    try:
+        with pytest.raises(ErrorTooLate, match=r"^on_conflict='error' cannot be answered inside a handler"):
+            mayfly.enqueue("noop", unique_key="key", on_conflict="error")
+    finally:
+        RUNNING.reset(running)
+
+    assert job.held is None
 
 
 def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database, rival: Database) -> None:

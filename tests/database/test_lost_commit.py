@@ -81,6 +81,16 @@ def test_a_job_with_a_key_is_enqueued_all_the_same(producer: App, proxy: Proxy, 
     assert [row.id for row in rows_of(database, jobs)] == [job]
 
 
+def test_nobody_is_told_of_a_holder_that_is_his_own(producer: App, proxy: Proxy, database: Database) -> None:
+    """With `error` a second try would find the first one's job: the caller is told that nobody knows."""
+    proxy.lose_next(b"INSERT")
+
+    with pytest.raises(CommitUnknown):
+        mayfly.enqueue("noop", unique_key="key", on_conflict="error")
+
+    assert len(rows_of(database, jobs)) == 1
+
+
 def test_what_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, database: Database) -> None:
     """The runner goes on with the same figures: history and totals are complete, and counted once."""
     insert_rows(database, 4)

@@ -57,10 +57,24 @@ def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: st
     assert claim_ids(database) == [job]
 
 
+PARTIAL = (
+    "DROP INDEX mayfly_jobs_unique",
+    "CREATE UNIQUE INDEX mayfly_jobs_unique ON mayfly_jobs (unique_key)"
+    " WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing')",
+)
+GENERATED = (
+    "ALTER TABLE mayfly_jobs MODIFY COLUMN live_key VARCHAR(190) GENERATED ALWAYS AS"
+    " (CASE WHEN status IN ('pending', 'processing') THEN unique_key END) STORED",
+)
+UNIQUE_OF_THE_FIRST_RELEASE = {"sqlite": PARTIAL, "postgresql": PARTIAL, "mysql": GENERATED}
+
+
 def go_back_to_the_first_release(database: Database) -> None:
     later = (tables.pauses, tables.limits, tables.slots, tables.batches, tables.members, tables.chains)
     for table in (tables.schedules, *later):
         run_sql(database, f"DROP TABLE {table.name}")
+    for statement in UNIQUE_OF_THE_FIRST_RELEASE[database.dialect.name]:
+        run_sql(database, statement)
     columns = list(tables.jobs.columns.keys())
     for column in columns[columns.index("expires_at") :]:
         run_sql(database, f"ALTER TABLE mayfly_jobs DROP COLUMN {column}")

@@ -20,7 +20,7 @@ import mayfly
 from mayfly.app import App, use_app
 from mayfly.cli import enqueue as command
 from mayfly.engine import Database
-from mayfly.errors import CommitUnknown
+from mayfly.errors import CommitUnknown, KeyHeld
 from mayfly.settings import load_settings
 from tests.looking import run
 from tests.tables import jobs
@@ -100,11 +100,25 @@ def test_the_python_with_sqlalchemy_commits_with_the_rows(database: Database, ap
 
 
 def test_the_python_without_a_connection_runs(database: Database) -> None:
-    """The first example, the newsletter and the unique key."""
-    for heading in ("## From Python", "### Many at once", "## Unique keys"):
+    """The first example, the newsletter and the unique key; and what expires."""
+    for heading in ("## From Python", "### Many at once", "## Uniqueness", "## Expiry"):
         exec(python_after(heading), names(readers=["a@example.com", "b@example.com"]))
 
-    assert [row.type for row in rows(database)] == ["send_email"] * 4 + ["rebuild_index"]
+    assert [row.type for row in rows(database)] == ["send_email"] * 4 + ["rebuild_index", "send_code"]
+
+
+def test_the_debounce_is_one_job_with_the_last_text(database: Database) -> None:
+    """Due half a minute after the last edit; what comes once it is taken is a job of its own."""
+    given = names()
+    exec(python_after("### Debounce"), given)
+    [row] = rows(database)
+    assert mayfly.Job(1, "", "", row.payload, 1, 1, 1).payload == {"product": 42, "text": "edit 9"}
+    assert timedelta(seconds=20) < row.run_at - database.clock.now() <= timedelta(seconds=30)
+
+    database.run(lambda connection: connection.execute("UPDATE mayfly_jobs SET status = 'processing', claims = 1"))
+    given["on_edit"](42, "late")
+
+    assert [row.status for row in rows(database)] == ["processing", "pending"]
 
 
 def test_the_table_has_every_argument_and_no_other() -> None:
@@ -127,6 +141,7 @@ def test_the_page_names_every_option_of_the_command() -> None:
 def test_the_error_that_the_page_names_exists() -> None:
     """Whoever catches it by that name can import it."""
     assert f"`{CommitUnknown.__module__}.{CommitUnknown.__name__}` is raised" in PAGE
+    assert f"raises `{KeyHeld.__module__}.{KeyHeld.__name__}`" in PAGE
 
 
 # --- the page ---------------------------------------------------------------------------------------------

@@ -2,19 +2,23 @@
 SELECT version_num FROM mayfly_version;
 
 -- enqueue
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s);
 
 -- enqueue with a key
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON DUPLICATE KEY UPDATE unique_key = IF(mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))), NULL, unique_key), id = IF(LAST_INSERT_ID(id + CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))) THEN 2305843009213693952 WHEN FALSE THEN 0 ELSE 4611686018427387904 END), id, id);
 
 -- enqueue with a key that is held
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON DUPLICATE KEY UPDATE id = LAST_INSERT_ID(id);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON DUPLICATE KEY UPDATE unique_key = IF(mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))), NULL, unique_key), id = IF(LAST_INSERT_ID(id + CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))) THEN 2305843009213693952 WHEN FALSE THEN 0 ELSE 4611686018427387904 END), id, id);
+
+-- enqueue in its place
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON DUPLICATE KEY UPDATE type = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), VALUES(type), type), payload = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), VALUES(payload), payload), lane = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), VALUES(lane), lane), max_attempts = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), VALUES(max_attempts), max_attempts), priority = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), VALUES(priority), priority), run_at = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), (UTC_TIMESTAMP(6)), run_at), group_key = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), NULL, group_key), expires_at = IF(mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))), NULL, expires_at), unique_key = IF(mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))), NULL, unique_key), id = IF(LAST_INSERT_ID(id + CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))) THEN 2305843009213693952 WHEN mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6)))) THEN 0 ELSE 4611686018427387904 END), id, id);
 
 -- enqueue two
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (%s, %s, %s, %s, %s), …;
 
 -- enqueue two with keys
 INSERT IGNORE INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%s, %s, %s, %s, %s, %s), …;
+SELECT unique_key FROM mayfly_jobs WHERE live_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, (UTC_TIMESTAMP(6))) LOCK IN SHARE MODE;
 
 -- count two lanes
 -- 3 times:

@@ -5,17 +5,21 @@ SELECT version_num FROM mayfly_version;
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s) RETURNING id;
 
 -- enqueue with a key
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
 
 -- enqueue with a key that is held
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
-SELECT id FROM mayfly_jobs WHERE unique_key = %(unique_key)s AND unique_key IS NOT NULL AND status IN ('pending', 'processing');
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
+SELECT CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp()) THEN -id ELSE id END FROM mayfly_jobs WHERE unique_key = %(unique_key)s AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
+
+-- enqueue in its place
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(unique_key)s) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO UPDATE SET type = excluded.type, payload = excluded.payload, lane = excluded.lane, max_attempts = excluded.max_attempts, priority = excluded.priority, run_at = clock_timestamp(), group_key = NULL, expires_at = NULL WHERE mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp())) RETURNING id;
 
 -- enqueue two
 INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) SELECT type, payload::json, lane, max_attempts, priority FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[]) AS given (type, payload, lane, max_attempts, priority);
 
 -- enqueue two with keys
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) SELECT type, payload::json, lane, max_attempts, priority, unique_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(unique_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) SELECT type, payload::json, lane, max_attempts, priority, unique_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(unique_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(%(now)s, clock_timestamp());
 
 -- count two lanes
 -- 3 times:
@@ -106,7 +110,7 @@ SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by,
 BEGIN;
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules WHERE name IN (%(name_0)s, %(name_1)s, %(name_2)s) ORDER BY name FOR UPDATE;
 -- 2 times:
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) SELECT type, payload::json, lane, max_attempts, priority, run_at, unique_key, group_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(run_at)s ::timestamptz[], %(unique_key)s ::text[], %(group_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) SELECT type, payload::json, lane, max_attempts, priority, run_at, unique_key, group_key FROM unnest(%(type)s ::text[], %(payload)s ::text[], %(lane)s ::text[], %(max_attempts)s ::int[], %(priority)s ::int[], %(run_at)s ::timestamptz[], %(unique_key)s ::text[], %(group_key)s ::text[]) AS given (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
 INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (%(name)s, %(rule)s, %(dealt_until)s, %(last_due_at)s) ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, dealt_until = excluded.dealt_until, last_due_at = excluded.last_due_at;
 
 -- no schedule due

@@ -7,12 +7,16 @@ INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (:t
 
 -- enqueue with a key
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
 
 -- enqueue with a key that is held
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING RETURNING id;
-SELECT id FROM mayfly_jobs WHERE unique_key = :unique_key AND unique_key IS NOT NULL AND status IN ('pending', 'processing');
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING RETURNING id;
+SELECT CASE WHEN mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(:now, (strftime('%Y-%m-%d %H:%M:%f000', 'now'))) THEN -id ELSE id END FROM mayfly_jobs WHERE unique_key = :unique_key AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
+
+-- enqueue in its place
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :unique_key) ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO UPDATE SET type = excluded.type, payload = excluded.payload, lane = excluded.lane, max_attempts = excluded.max_attempts, priority = excluded.priority, run_at = (strftime('%Y-%m-%d %H:%M:%f000', 'now')), group_key = NULL, expires_at = NULL WHERE mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT (mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(:now, (strftime('%Y-%m-%d %H:%M:%f000', 'now')))) RETURNING id;
 
 -- enqueue two
 BEGIN IMMEDIATE;
@@ -20,7 +24,8 @@ INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (?,
 
 -- enqueue two with keys
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (?, ?, ?, ?, ?, ?), … ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, unique_key) VALUES (?, ?, ?, ?, ?, ?), … ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
+SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (:key_0) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') AND mayfly_jobs.unique_scope = 'time' AND mayfly_jobs.unique_until <= COALESCE(:now, (strftime('%Y-%m-%d %H:%M:%f000', 'now')));
 
 -- count two lanes
 -- 3 times:
@@ -112,7 +117,7 @@ SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by,
 BEGIN IMMEDIATE;
 SELECT name, rule, dealt_until, last_due_at, paused_at, paused_until, paused_by, pause_reason FROM mayfly_schedules WHERE name IN (:name_0, :name_1, :name_2) ORDER BY name;
 -- 2 times:
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?), … ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing') DO NOTHING;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, unique_key, group_key) VALUES (?, ?, ?, ?, ?, ?, ?, ?), … ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time') DO NOTHING;
 INSERT INTO mayfly_schedules (name, rule, dealt_until, last_due_at) VALUES (:name, :rule, :dealt_until, :last_due_at) ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, dealt_until = excluded.dealt_until, last_due_at = excluded.last_due_at;
 
 -- no schedule due

@@ -38,6 +38,26 @@ def test_enqueue_prints_the_id_of_the_job_it_made(installation: Installation) ->
     assert str(row.run_at).startswith("2031-05-04 10:00")
 
 
+def test_enqueue_says_how_long_a_key_is_held_and_a_job_waits(installation: Installation) -> None:
+    """The options are the arguments of the library call."""
+    ran = mayfly(
+        installation, "enqueue", "noop", "--unique-key", "u", "--unique", "for 1h", "--expires-in", "60",
+    )  # fmt: skip
+    replaced = mayfly(
+        installation, "enqueue", "noop", '{"n": 2}', "--unique-key", "u", "--on-conflict", "replace",
+        "--expires-at", "2031-05-04T12:00+02:00",
+    )  # fmt: skip
+    refused = mayfly(
+        installation, "enqueue", "noop", "-", "--unique-key", "u", "--on-conflict", "error", given="{}\n"
+    )
+
+    row = installation.job(int(ran.stdout))
+    assert (replaced.stdout, row.unique_scope) == (ran.stdout, "time")
+    assert str(row.expires_at).startswith("2031-05-04 10:00")
+    assert (refused.returncode, refused.stdout) == (64, "")
+    assert refused.stderr.startswith(f"Line 1: unique_key='u' is held by job {row.id}.")
+
+
 def test_enqueue_reads_json_lines(installation: Installation) -> None:
     """Each line of standard input that is not blank becomes a job."""
     ran = mayfly(installation, "enqueue", "noop", "-", given='{}\n\n{"a": 1}\n' + "{}\n" * 2500)
@@ -58,6 +78,16 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
         (("noop", "--run-at", "2031-05-04T12:00"), "", "must be a datetime with a time zone"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "left out where run_at is given"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
+        (("noop", "--unique", "for 1h"), "", "unique says something about a unique_key, and there is none"),
+        (("noop", "--unique-key", "u", "--unique", "for ever"), "", "unique='for ever': must be 'until done'"),
+        (
+            ("noop", "--unique-key", "u", "--on-conflict", "merge"),
+            "",
+            "'merge' is not one of",
+        ),
+        (("noop", "--expires-at", "2020-05-04T12:00Z"), "", "must be later than now"),
+        (("noop", "--expires-at", "soon"), "", "'soon' is no time"),
+        (("noop", "--expires-in", "-1"), "", "must be more than 0 seconds"),
         (("noop", "--max-attempts", "0"), "", "max_attempts=0: must be a whole number from 1 to 1000"),
         (("noop", "--lane", "x" * 65), "", "a text of 1 to 64 characters"),
         (("noop", f'{{"x": "{"y" * 70_000}"}}'), "", "PAYLOAD_LIMIT allows 65,536"),

@@ -27,6 +27,17 @@ def test_a_job_that_is_to_be_cancelled_is_settled_so() -> None:
     assert outcome == Outcome(Kind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
 
 
+def test_a_job_that_comes_too_late_is_cancelled() -> None:
+    """At the very instant, and whatever is paused; a moment before it is run."""
+    late, in_time = make_job(special=Special(expires_at=NOON)), make_job(special=Special(expires_at=NOON + HOUR))
+
+    outcome = turned_away(late, PAUSE, NOON)
+
+    reason = "expired: not started by 2026-05-04 12:00:00 UTC"
+    assert outcome == Outcome(Kind.CANCELLED, error=reason, keeps_attempt=True)
+    assert turned_away(in_time, None, NOON) is None
+
+
 def test_a_job_of_a_paused_type_is_put_off() -> None:
     """For some minutes, with the reason and no attempt spent."""
     outcome = turned_away(make_job(), PAUSE, NOON)

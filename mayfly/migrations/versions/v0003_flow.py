@@ -4,17 +4,25 @@ from alembic import op
 from sqlalchemy import CheckConstraint, Column, Integer, String, inspect
 from sqlalchemy import text as sql
 
-from mayfly.migrations.portable import create_index, create_table
-from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime
+from mayfly.migrations.portable import create_index, create_table, renew_live_key
+from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime, time_check
 
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
 
+# Written in mayfly/jobs/unique.py too, and the two must be the same: a partial index is matched by its words.
+HELD = (
+    "(unique_scope = 'live' AND status IN ('pending', 'processing')"
+    " OR unique_scope = 'pending' AND status = 'pending' AND claims = 0"
+    " OR unique_scope = 'time')"
+)
+
 
 def upgrade() -> None:
     widen_jobs()
+    renew_live_key("mayfly_jobs", HELD)
     create_pauses()
     create_limits()
     create_batches()
@@ -24,14 +32,19 @@ def widen_jobs() -> None:
     """What most jobs do not have is NULL, and costs a claim nothing: see the marker in mayfly/jobs/claim.py."""
     add_columns(
         "mayfly_jobs",
-        Column("expires_at", UtcDateTime),  # not started by then: cancelled
+        Column("expires_at", UtcDateTime, checked("expires_at")),  # not started by then: cancelled
         Column("waiting_for", String(190)),  # why it was put off: a limit, a pause
         Column("cancel_reason", LongText),  # somebody wants it to end, and why
         Column("slices", Integer, nullable=False, server_default=sql("0")),
         Column("stalled", Integer, nullable=False, server_default=sql("0")),  # slices in a row without progress
         Column("unique_scope", String(8), nullable=False, server_default="live"),  # how long unique_key is held
-        Column("unique_until", UtcDateTime),
+        Column("unique_until", UtcDateTime, checked("unique_until")),
     )
+
+
+def checked(column: str) -> CheckConstraint:
+    """As that of run_at: a time that cannot be read or compared would stop its whole lane."""
+    return CheckConstraint(time_check(op.get_context().dialect, column))
 
 
 def create_pauses() -> None:
