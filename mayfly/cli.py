@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
-from mayfly.control.cli import cancel, pause, pauses, resume
+from mayfly.control.cli import cancel, pause, pauses, resume, why
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
@@ -132,7 +132,7 @@ def interrupt(timeout: float, dry_run: bool) -> int:
     return code
 
 
-for command in (schedules, pause, resume, pauses, cancel):
+for command in (schedules, pause, resume, pauses, cancel, why):
     mayfly.add_command(command)
 
 

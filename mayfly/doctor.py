@@ -15,6 +15,7 @@ from mayfly.finding import Finding, Health
 from mayfly.hooks.checkup import examine_hooks
 from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
+from mayfly.spans import span
 from mayfly.statedir import open_state_dir
 from mayfly.version import require_version
 
@@ -134,12 +135,12 @@ def _last_cycle(database: Database) -> Finding:
     host, started_at, exit_code = row
     age = database.clock.now() - utc_from_driver(started_at)
     if age > STALE:
-        text = f"the last cycle began {_ago(age)} ago on {host}: is cron running? See docs/cron.md."
+        text = f"the last cycle began {span(age)} ago on {host}: is cron running? See docs/cron.md."
         return Finding("cycles", Health.PROBLEM, text)
     if exit_code:
         text = f"the last cycle ended with code {exit_code}: see the log."
         return Finding("cycles", Health.WARNING, text)
-    return _ok("cycles", f"the last one began {_ago(age)} ago on {host}")
+    return _ok("cycles", f"the last one began {span(age)} ago on {host}")
 
 
 _CHECKS: tuple[tuple[str, Callable[[Database], Finding]], ...] = (
@@ -191,10 +192,3 @@ def _cron(settings: Settings) -> Iterator[Finding]:
     elif not files:
         text = "nothing in /etc/cron.d starts the dispatcher for this home: run scripts/install-cron."
         yield Finding("cron", Health.WARNING, text)
-
-
-def _ago(age: timedelta) -> str:
-    seconds = max(0, round(age.total_seconds()))
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -115,3 +115,26 @@ def cancel(
         ask(f"Cancel {listing.counted(number)}?")
     click.echo(listing.cancelled(operate.cancel(database, JOBS, which, reason, who())))
     return exits.SUCCESS
+
+
+@click.command()
+@click.argument("job_id", type=click.IntRange(1, 2**63 - 1), metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def why(job_id: int, as_json: bool) -> int:
+    """Say why the job ID is not running, or what became of it."""
+    from mayfly.control import listing
+    from mayfly.jobs.circumstances import look_into
+    from mayfly.jobs.why import explain
+    from mayfly.opening import load_registry, open_database
+    from mayfly.schema import JOBS
+
+    settings = load_settings()
+    database, registry = open_database(settings), load_registry(settings)
+    now = database.clock.now()
+    known = database.read(lambda connection: look_into(connection, JOBS, job_id, settings, registry, now))
+    reasons = explain(known)
+    if as_json:
+        click.echo(json.dumps(listing.explained_facts(known.row, reasons), indent=2))
+    else:
+        click.echo(listing.explained(known.row, reasons))
+    return exits.SUCCESS

@@ -1,7 +1,6 @@
-"""What the commands of control show: pauses, counts, and doubts about a name."""
+"""What the commands of control show: pauses, counts, reasons, and doubts about a name."""
 
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -9,9 +8,11 @@ from mayfly.engine import Database
 from mayfly.jobs.looks import find_lanes
 from mayfly.jobs.operate import MOST_COUNTED, Cancelled
 from mayfly.jobs.pauses import LANE, Pause
+from mayfly.jobs.why import Reason, Row
 from mayfly.opening import load_registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings
+from mayfly.spans import moment
 
 
 def facts(pause: Pause) -> dict[str, Any]:
@@ -26,13 +27,9 @@ def facts(pause: Pause) -> dict[str, Any]:
 
 
 def line(pause: Pause) -> str:
-    until = f" until {_minute(pause.paused_until)}" if pause.paused_until else ""
+    until = f" until {moment(pause.paused_until)}" if pause.paused_until else ""
     reason = f": {pause.reason}" if pause.reason else ""
-    return f"{pause.kind} {pause.name}  since {_minute(pause.paused_at)} by {pause.paused_by}{until}{reason}"
-
-
-def _minute(at: datetime) -> str:
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"{pause.kind} {pause.name}  since {moment(pause.paused_at)} by {pause.paused_by}{until}{reason}"
 
 
 def doubt(settings: Settings, database: Database, kind: str, name: str) -> Iterator[str]:
@@ -56,3 +53,13 @@ def cancelled(done: Cancelled) -> str:
         return "No unfinished job was found; nothing was changed."
     running = f" {done.told} run and were told to end." if done.told else ""
     return f"{done.ended} jobs cancelled.{running}"
+
+
+def explained(row: Row, reasons: Sequence[Reason]) -> str:
+    told = (f"  {each.text}" for each in reasons)
+    return "\n".join([f"Job {row.id} ({row.type}, lane {row.lane}) is {row.status}.", *told])
+
+
+def explained_facts(row: Row, reasons: Sequence[Reason]) -> dict[str, Any]:
+    told = [{"why": each.name, "text": each.text} for each in reasons]
+    return {"id": row.id, "type": row.type, "lane": row.lane, "status": row.status, "reasons": told}

@@ -44,6 +44,11 @@ class Holder:
         return hashlib.sha256(f"{self.place.host}\n{self.place.machine}".encode()).hexdigest()[:12]
 
 
+def host_of(holder: str) -> str:
+    """The beginning of its name, from the text of a Holder."""
+    return holder.rsplit(" ", 3)[0]
+
+
 @contextmanager
 def planning(database: Database, host_name: str) -> Iterator[int]:
     """Hold the lock; the value is a number no other cycle of any host ever gets (milliseconds, roughly)."""

@@ -52,17 +52,17 @@ class Search(NamedTuple):
 
     def find(self, connection: Connection, size: int, after: datetime = LONG_AGO) -> Sequence[tuple[Any, ...]]:
         """The next ones, due from a time on: where the last slice has ended."""
-        return connection.execute(self._statement, self._given(size, after), self.ids).all()
+        return connection.execute(self.statement, self.given(size, after), self.ids).all()
 
     def number(self, connection: Connection, most: int) -> int:
-        counting = f"SELECT COUNT(*) FROM ({self._statement}) AS found"
-        return int(connection.execute(counting, self._given(most, LONG_AGO), self.ids).scalar())
+        counting = f"SELECT COUNT(*) FROM ({self.statement}) AS found"
+        return int(connection.execute(counting, self.given(most, LONG_AGO), self.ids).scalar())
 
     @property
-    def _statement(self) -> str:
+    def statement(self) -> str:
         return f"SELECT {self.columns} FROM {self.table} WHERE {self.where}{self.order} LIMIT :size"
 
-    def _given(self, size: int, after: datetime) -> Mapping[str, Any]:
+    def given(self, size: int, after: datetime) -> Mapping[str, Any]:
         return {**self.values, "size": size, "after": after}
 
 

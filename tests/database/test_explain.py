@@ -14,11 +14,13 @@ from sqlalchemy import bindparam, text
 
 from mayfly.dialect import Values
 from mayfly.engine import Database
+from mayfly.jobs.circumstances import before_statement
 from mayfly.jobs.claim import due_statement
 from mayfly.jobs.count import count_statement
 from mayfly.jobs.looks import find_lanes, next_lane_statement, processing_statement
 from mayfly.jobs.prune import finished_jobs
 from mayfly.jobs.unique import holder_statement, over_statement
+from mayfly.jobs.which import Search, Which, searches
 from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
@@ -150,6 +152,29 @@ def test_a_slice_to_prune_is_read_in_order(crowded: Database) -> None:
     look = explained(crowded, search.statement, search.values)
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 500))
+
+
+def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Database) -> None:
+    """`mayfly why` reads what a claim would take first, and nothing that is delayed."""
+    values = {**next_ten(crowded.clock.now()), "id": 0}
+
+    look = explained(crowded, before_statement(JOBS, own=True), values)
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
+
+
+def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> None:
+    """A thousand of 200,000 that are delayed."""
+    after = crowded.clock.now() + timedelta(minutes=1)
+    [search, *_] = [each for each in searches_of(crowded, Which(lane="default")) if "priority = 1" in each.where]
+
+    look = explained(crowded, search.statement, search.given(1000, after))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 1000))
+
+
+def searches_of(database: Database, which: Which) -> list[Search]:
+    return database.read(lambda connection: searches(connection, JOBS, which, 1000))
 
 
 def explained(database: Database, statement: str, values: Values) -> Look:

@@ -80,7 +80,7 @@ def test_the_pauses_are_listed(embedded: Installation) -> None:
     assert nothing == "Nothing is paused.\n"
     assert (lane["kind"], lane["name"], lane["reason"]) == ("lane", "mail", "the vendor is down")
     assert (lane["until"], of_type["until"]) == ("2099-05-04T10:00:00+00:00", None)
-    assert text.splitlines()[0].endswith(" until 2099-05-04 10:00 UTC: the vendor is down")
+    assert text.splitlines()[0].endswith(" until 2099-05-04 10:00:00 UTC: the vendor is down")
     assert text.splitlines()[1].startswith("type noop  since ")
 
 

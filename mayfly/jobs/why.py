@@ -1,0 +1,182 @@
+"""Decide why a job is not running. Pure: what is known about it in, sentences out."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from mayfly.jobs.pauses import Pause
+from mayfly.schema import DONE, PROCESSING
+from mayfly.spans import moment, span
+
+STALE = timedelta(minutes=3)  # cron missed more than one minute
+
+
+class Reason(NamedTuple):
+    name: str  # one word, for machines
+    text: str
+
+
+class Row(NamedTuple):
+    """A job as the table has it; the status is Mayfly's word."""
+
+    id: int
+    type: str
+    lane: str
+    status: str
+    priority: int
+    run_at: datetime
+    attempts: int
+    max_attempts: int
+    crashes: int = 0
+    suspect: bool = False
+    worker_id: str | None = None
+    locked_at: datetime | None = None
+    lease_until: datetime | None = None
+    finished_at: datetime | None = None
+    expires_at: datetime | None = None
+    waiting_for: str | None = None
+    cancel_reason: str | None = None
+    last_error: str | None = None
+
+    @property
+    def error(self) -> str:
+        """Its first line, behind a colon."""
+        return f": {self.last_error.partition(chr(10))[0]}" if self.last_error else ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """How it is with the lane of a job that waits."""
+
+    max_workers: int
+    running: int = 0  # runners alive anywhere in the fleet
+    external: bool = False
+    passed_over: int = 0  # cycles in a row
+    jobs_before: int = 0  # due ones that are claimed first
+    is_counted_out: bool = False  # there may be more of them
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """All that is known of a job. What it is not asked for may be left out."""
+
+    row: Row
+    lane: Lane
+    now: datetime
+    pauses: tuple[Pause, ...] = ()  # of its lane, of its type
+    host: str | None = None  # of its runner
+    last_cycle_at: datetime | None = None
+    planner: str | None = None  # the host whose cycle plans just now
+    has_handler: bool = True
+    nearest_type: str | None = None
+    broken_modules: Mapping[str, str] = field(default_factory=dict)
+
+
+def explain(known: Circumstances) -> list[Reason]:
+    """The strongest reason first; there is always one."""
+    match known.row.status:
+        case "done" | "dead" | "cancelled":
+            return [_ended(known)]
+        case "processing":
+            return list(_processing(known))
+    held = [*_ending(known), *_held_up(known)]
+    if known.row.run_at > known.now:
+        return [*held, _not_due(known), *_expiry(known)]
+    waiting = [*held, *_trouble(known), *_crowded(known)]
+    return [*(waiting or [_next(known)]), *_expiry(known)]
+
+
+def _ended(known: Circumstances) -> Reason:
+    row = known.row
+    since = f" since {_ago(row.finished_at, known.now)}" if row.finished_at else ""
+    return Reason(row.status, f"It is {row.status}{since}{row.error if row.status != DONE else ''}.")
+
+
+def _processing(known: Circumstances) -> Iterator[Reason]:
+    row = known.row
+    where = f" on {known.host}" if known.host else ""
+    since = f" since {_ago(row.locked_at, known.now)}" if row.locked_at else ""
+    yield Reason(PROCESSING, f"It is being processed by {row.worker_id}{where}{since}.")
+    if row.lease_until is not None and row.lease_until <= known.now:
+        late = span(known.now - row.lease_until)
+        yield Reason("lost", f"Its lease ran out {late} ago: the next cycle gives it back.")
+    if row.cancel_reason is not None:
+        yield Reason("told", f"It was told to end, and has not looked yet ({row.cancel_reason}).")
+
+
+def _ending(known: Circumstances) -> Iterator[Reason]:
+    """What will end it without a run, as soon as it is claimed."""
+    row = known.row
+    if row.cancel_reason is not None:
+        yield Reason("told", f"It is to end, and will not be run again ({row.cancel_reason}).")
+    if row.expires_at is not None and row.expires_at <= known.now:
+        yield Reason("expired", f"It expired at {moment(row.expires_at)}: whoever claims it cancels it.")
+
+
+def _held_up(known: Circumstances) -> Iterator[Reason]:
+    for pause in known.pauses:
+        by = f" by {pause.paused_by}" if pause.paused_by else ""
+        until = f" until {moment(pause.paused_until)}" if pause.paused_until else ""
+        because = f": {pause.reason}" if pause.reason else ""
+        since = _ago(pause.paused_at, known.now)
+        yield Reason("paused", f"The {pause.kind} {pause.name} is paused since {since}{by}{until}{because}.")
+    if known.lane.external:
+        yield Reason("external", f"The lane {known.row.lane} is external: no cycle serves it, others pull from it.")
+
+
+def _not_due(known: Circumstances) -> Reason:
+    row = known.row
+    due = f"due in {span(row.run_at - known.now)}, at {moment(row.run_at)}"
+    if row.waiting_for is not None:
+        return Reason("waiting", f"It waits: {row.waiting_for}. It is {due}.")
+    if row.attempts or row.crashes:
+        attempt = f"attempt {row.attempts}/{row.max_attempts}"
+        return Reason("retry", f"It is tried again after {attempt}{row.error}. It is {due}.")
+    return Reason("run_at", f"It is {due}.")
+
+
+def _trouble(known: Circumstances) -> Iterator[Reason]:
+    """What keeps a due job from being run although nobody wants that."""
+    row, last = known.row, known.last_cycle_at
+    if last is None:
+        yield Reason("no_cycle", "No cycle has run yet: is cron set up? See scripts/install-cron.")
+    elif known.now - last > STALE:
+        yield Reason("no_cycle", f"No cycle for {span(known.now - last)}: is cron running? See `mayfly doctor`.")
+    if not known.has_handler:
+        hint = f"; did you mean {known.nearest_type!r}?" if known.nearest_type else "."
+        broken = "".join(f" {name} cannot be imported: {why}." for name, why in known.broken_modules.items())
+        yield Reason("no_handler", f"No handler for type {row.type!r} is known here{hint}{broken}")
+    if row.crashes or row.suspect:
+        times = f"it took its runner along {row.crashes} times" if row.crashes else "its runner died, perhaps over it"
+        yield Reason("suspect", f"It waits for a runner of its own: {times}.")
+
+
+def _crowded(known: Circumstances) -> Iterator[Reason]:
+    lane, name = known.lane, known.row.lane
+    if lane.running >= lane.max_workers:
+        yield Reason("cap", f"The lane {name} is at its cap: {lane.running} of {lane.max_workers} runners are alive.")
+    if lane.jobs_before:
+        number = f"{lane.jobs_before}+" if lane.is_counted_out else str(lane.jobs_before)
+        yield Reason("behind", f"{number} due jobs of the lane {name} come before it.")
+    if lane.passed_over:
+        times = f"{lane.passed_over} times for want of free slots"
+        yield Reason("passed_over", f"The lane {name} was passed over {times}.")
+    if known.planner is not None:
+        yield Reason("planning", f"A cycle on {known.planner} is planning just now.")
+
+
+def _next(known: Circumstances) -> Reason:
+    if known.lane.running:
+        return Reason("next", f"It is next: one of {known.lane.running} runners of its lane will take it.")
+    return Reason("next", "It is next: the coming cycle will take it.")
+
+
+def _expiry(known: Circumstances) -> Iterator[Reason]:
+    at = known.row.expires_at
+    if at is not None and at > known.now:
+        yield Reason("expires", f"If it has not started by {moment(at)} it is cancelled.")
+
+
+def _ago(at: datetime | None, now: datetime) -> str:
+    return "-" if at is None else f"{moment(at)} ({span(now - at)} ago)"

@@ -1,0 +1,179 @@
+"""Why a job is not running: one sentence for each reason, and one where there is none."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mayfly.jobs.pauses import Pause
+from mayfly.jobs.why import Circumstances, Lane, Row, explain
+from tests.factories import NOON
+
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+AN_HOUR_AGO = "2026-05-04 11:00:00 UTC (60 min ago)"
+
+
+def make_row(**changes: Any) -> Row:
+    """A job that is due and was never claimed."""
+    return Row(12, "send_email", "mail", "pending", 1, NOON - MINUTE, 0, 5)._replace(**changes)
+
+
+def make_known(lane: Lane | None = None, **changes: Any) -> Circumstances:
+    """Everything is well: a cycle ran half a minute ago. What is changed may belong to the row."""
+    of_row = {name: changes.pop(name) for name in Row._fields if name in changes}
+    known = Circumstances(make_row(**of_row), lane or Lane(5), NOON, last_cycle_at=NOON - MINUTE / 2)
+    return replace(known, **changes)
+
+
+def told(known: Circumstances) -> list[str]:
+    return [each.text for each in explain(known)]
+
+
+def test_a_job_that_nothing_holds_up_is_next() -> None:
+    """By the coming cycle, or by a runner that is alive."""
+    assert told(make_known()) == ["It is next: the coming cycle will take it."]
+    assert told(make_known(Lane(5, running=2))) == ["It is next: one of 2 runners of its lane will take it."]
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "sentence"),
+    [
+        ("done", "result dropped", f"It is done since {AN_HOUR_AGO}."),
+        (
+            "dead",
+            "no such customer\ntrace",
+            f"It is dead since {AN_HOUR_AGO}: no such customer.",
+        ),
+        (
+            "cancelled",
+            "cancelled by ann",
+            f"It is cancelled since {AN_HOUR_AGO}: cancelled by ann.",
+        ),
+    ],
+)
+def test_what_has_ended_says_when_and_why(status: str, error: str, sentence: str) -> None:
+    """And nothing else, whatever is paused."""
+    known = make_known(
+        status=status, finished_at=NOON - HOUR, last_error=error, pauses=(Pause("lane", "mail", NOON),)
+    )
+
+    assert told(known) == [sentence]
+
+
+def test_a_job_that_runs_says_where() -> None:
+    """Since its claim."""
+    known = make_known(status="processing", worker_id="worker-1-1", locked_at=NOON - MINUTE / 2, host="web1")
+
+    assert told(known) == ["It is being processed by worker-1-1 on web1 since 2026-05-04 11:59:30 UTC (30 s ago)."]
+
+
+def test_a_job_that_runs_and_should_not_says_so() -> None:
+    """Its lease is over, somebody wants it to end."""
+    known = make_known(
+        status="processing", worker_id="w", lease_until=NOON - MINUTE, cancel_reason="cancelled by ann"
+    )
+
+    assert told(known)[1:] == [
+        "Its lease ran out 60 s ago: the next cycle gives it back.",
+        "It was told to end, and has not looked yet (cancelled by ann).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pause", "sentence"),
+    [
+        (
+            Pause("lane", "mail", NOON - HOUR, NOON + HOUR, "ann", "the vendor is down"),
+            "The lane mail is paused since 2026-05-04 11:00:00 UTC (60 min ago) by ann"
+            " until 2026-05-04 13:00:00 UTC: the vendor is down.",
+        ),
+        (
+            Pause("type", "send_email", NOON - 3 * HOUR),
+            "The type send_email is paused since 2026-05-04 09:00:00 UTC (3 h ago).",
+        ),
+    ],
+)
+def test_a_pause_says_since_when_by_whom_and_why(pause: Pause, sentence: str) -> None:
+    """As far as that is known."""
+    assert told(make_known(pauses=(pause,))) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, "It is due in 3 h, at 2026-05-04 15:00:00 UTC."),
+        (
+            {"waiting_for": "limit smtp:42 opens at 15:00"},
+            "It waits: limit smtp:42 opens at 15:00. It is due in 3 h, at 2026-05-04 15:00:00 UTC.",
+        ),
+        (
+            {"attempts": 2, "last_error": "OSError: no route\ntrace"},
+            "It is tried again after attempt 2/5: OSError: no route. It is due in 3 h, at 2026-05-04 15:00:00 UTC.",
+        ),
+    ],
+)
+def test_a_delayed_job_says_until_when(changes: dict[str, Any], sentence: str) -> None:
+    """And what for, where that is known. That others are before it is of no interest yet."""
+    known = make_known(Lane(1, running=1, jobs_before=3), run_at=NOON + 3 * HOUR, last_cycle_at=None, **changes)
+
+    assert told(known) == [sentence]
+
+
+def test_what_a_due_job_once_waited_for_is_over() -> None:
+    """The reason belongs to a run_at that has come."""
+    assert told(make_known(waiting_for="type send_email is paused")) == ["It is next: the coming cycle will take it."]
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        (make_known(last_cycle_at=None), "No cycle has run yet: is cron set up? See scripts/install-cron."),
+        (make_known(last_cycle_at=NOON - 7 * MINUTE), "No cycle for 7 min: is cron running? See `mayfly doctor`."),
+        (make_known(has_handler=False), "No handler for type 'send_email' is known here."),
+        (
+            make_known(has_handler=False, nearest_type="send_mail", broken_modules={"a": "ImportError: b"}),
+            "No handler for type 'send_email' is known here; did you mean 'send_mail'? a cannot be imported:"
+            " ImportError: b.",
+        ),
+        (make_known(crashes=2), "It waits for a runner of its own: it took its runner along 2 times."),
+        (make_known(suspect=True), "It waits for a runner of its own: its runner died, perhaps over it."),
+        (make_known(Lane(5, external=True)), "The lane mail is external: no cycle serves it, others pull from it."),
+        (make_known(Lane(5, running=5)), "The lane mail is at its cap: 5 of 5 runners are alive."),
+        (make_known(Lane(5, jobs_before=7)), "7 due jobs of the lane mail come before it."),
+        (
+            make_known(Lane(5, jobs_before=1000, is_counted_out=True)),
+            "1000+ due jobs of the lane mail come before it.",
+        ),
+        (
+            make_known(Lane(5, passed_over=4)),
+            "The lane mail was passed over 4 times for want of free slots.",
+        ),
+        (make_known(planner="web2"), "A cycle on web2 is planning just now."),
+        (make_known(cancel_reason="cancelled by ann"), "It is to end, and will not be run again (cancelled by ann)."),
+        (
+            make_known(expires_at=NOON - HOUR),
+            "It expired at 2026-05-04 11:00:00 UTC: whoever claims it cancels it.",
+        ),
+    ],
+)
+def test_each_hindrance_of_a_due_job_has_its_sentence(known: Circumstances, sentence: str) -> None:
+    """By itself, and without the word that it is next."""
+    assert told(known) == [sentence]
+
+
+def test_several_reasons_are_all_told() -> None:
+    """The strongest first: what somebody decided, what is broken, what is merely full."""
+    known = make_known(
+        Lane(1, running=1, jobs_before=2), pauses=(Pause("lane", "mail", NOON),), last_cycle_at=NOON - HOUR
+    )
+
+    assert [each.name for each in explain(known)] == ["paused", "no_cycle", "cap", "behind"]
+
+
+def test_an_expiry_that_is_to_come_is_added() -> None:
+    """It is no reason yet."""
+    assert told(make_known(expires_at=NOON + HOUR)) == [
+        "It is next: the coming cycle will take it.",
+        "If it has not started by 2026-05-04 13:00:00 UTC it is cancelled.",
+    ]
