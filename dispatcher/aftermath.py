@@ -11,8 +11,10 @@ from mayfly import events
 from mayfly.fleet.dispatchers import cycles_seen_to
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
+from mayfly.jobs.batches import complete_all
 from mayfly.jobs.looks import find_lanes
 from mayfly.jobs.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
+from mayfly.jobs.settle import what_followed
 from mayfly.jobs.settlement import Settler
 from mayfly.outcome import Kind, Outcome
 from mayfly.page import Seen, read_page
@@ -45,6 +47,11 @@ class Aftermath:
         self._rescue_expired()
         if pages:
             self._remove_unless_live(pages)
+
+    def of_batches(self) -> None:
+        """Whoever settled the last job of one may have died before he looked."""
+        for each in complete_all(self.world.database, JOBS):
+            self.world.log.say(events.batch_over(*each))
 
     def of_ended(self, ended: EndedChild) -> None:
         """A runner of ours that has just ended."""
@@ -107,6 +114,8 @@ class Aftermath:
         for each in rescued.settlements:
             if each.outcome.kind is not Kind.RELEASED:
                 self.world.log.say(_told(each.job, each.outcome))
+        for event in what_followed(rescued.settled) if rescued.settled else ():
+            self.world.log.say(event)
 
     def _close(self, ended: EndedChild) -> None:
         seen, exit_ = ended.exit.seen, ended.exit

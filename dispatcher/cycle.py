@@ -1,6 +1,7 @@
 """One cycle, readable as the story it is: verify, rescue, schedule, plan, spawn, supervise, linger, prune, sum up."""
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
@@ -21,6 +22,7 @@ from mayfly.errors import MayflyError
 from mayfly.fleet.cycles import close_cycle
 from mayfly.fleet.dispatchers import Dispatcher, forget_leaving
 from mayfly.fleet.planning import planning
+from mayfly.jobs.batches import completed_since
 from mayfly.jobs.prune import keep_from, prune
 from mayfly.jobs.totals import add_up_totals
 from mayfly.prctl import adopt_orphans
@@ -86,6 +88,7 @@ def rescue_and_plan(world: World) -> tuple[Aftermath, Scheduled, Planned]:
     with planning(world.database, world.place.host) as cycle_id:
         aftermath = Aftermath(world, cycle_id)
         aftermath.of_lost_runners()
+        aftermath.of_batches()
         scheduled = fire_schedules(world)
         planned = plan_first(world, cycle_id)
     world.log.say(events.pending_jobs(str(planned.counted)))
@@ -144,12 +147,13 @@ def finish(
     guard_fired: bool,
 ) -> Summary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
-    pruned, tally = 0, aftermath.tally
+    pruned, batches, tally = 0, 0, aftermath.tally
     try:
         pruned = prune(world.database, JOBS, keep_from(world.settings))
         if pruned:
             world.log.say(events.pruned(pruned))
         tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
+        batches = count_completed(world)
     except MayflyError as error:
         progress.problems.append(str(error))
     summary = Summary(
@@ -167,12 +171,19 @@ def finish(
         paused=planned.plan.paused,
         looks=linger.looks,
         plans=linger.plans,
+        batches=batches,
         problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
         guard_fired=guard_fired,
     )
     tell_summary(world, summary)
     record(world, summary)
     return summary
+
+
+def count_completed(world: World) -> int:
+    """Batches that are over since this cycle began, whoever has seen it."""
+    began_at = world.database.clock.now() - timedelta(seconds=monotonic() - world.started)
+    return world.database.read(lambda connection: completed_since(connection, began_at))
 
 
 def tell_summary(world: World, summary: Summary) -> None:

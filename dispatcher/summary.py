@@ -33,6 +33,7 @@ class Summary:
     paused: tuple[str, ...] = ()  # lanes that have work and are not served
     looks: int = 0  # for work that had come while the dispatcher lingered
     plans: int = 0  # of runners that were started after the first plan
+    batches: int = 0  # that are over since it began
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 
@@ -72,6 +73,7 @@ def summary_lines(summary: Summary) -> list[str]:
         *(scheduled if summary.fired or summary.left_out else []),
         *(paused if summary.paused else []),
         *(lingered if summary.looks else []),
+        *([f"Batches completed: {summary.batches}"] if summary.batches else []),
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",

@@ -5,18 +5,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mayfly.app import enqueue, enqueue_many
+    from mayfly.batches import batch
     from mayfly.cancelling import cancel
+    from mayfly.chains import chain
     from mayfly.errors import MayflyError
     from mayfly.job import Job
     from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
+    from mayfly.steps import step
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "cancel", "enqueue",
-    "enqueue_many", "handler", "schedule",
+    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel", "chain",
+    "enqueue", "enqueue_many", "handler", "schedule", "step",
 ]  # fmt: skip
 
 _HOME = {
@@ -25,8 +28,11 @@ _HOME = {
     "Job": "mayfly.job",
     "cancel": "mayfly.cancelling",
     "MayflyError": "mayfly.errors",
+    "batch": "mayfly.batches",
+    "chain": "mayfly.chains",
     "handler": "mayfly.registry",
     "schedule": "mayfly.schedules.declare",
+    "step": "mayfly.steps",
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
-from mayfly.errors import ErrorTooLate
+from mayfly.errors import BadField, ErrorTooLate
 from mayfly.job import Job
 from mayfly.jobs.enqueue import (
     Door,
@@ -26,6 +26,7 @@ from mayfly.jobs.enqueue import (
 from mayfly.jobs.foreign import AnyConnection, open_connection
 from mayfly.jobs.held import hold, holder
 from mayfly.jobs.terms import ERROR, due_at, expiry, unique_scope
+from mayfly.joining import Batch, joined
 from mayfly.opening import load_registry, open_database
 from mayfly.outcome import Seconds
 from mayfly.registry import Registry
@@ -94,6 +95,7 @@ def enqueue(
     on_conflict: str | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
+    batch: Batch | None = None,
     connection: Any = None,
 ) -> int | None:
     """Enqueue one job and return its id, or the id of the job that already holds its `unique_key`.
@@ -118,6 +120,7 @@ def enqueue(
         on_conflict=on_conflict,
         expires_at=expires_at,
         expires_in=expires_in,
+        batch=batch,
     )
     if given is not None:
         return insert_job(given, JOBS, new)
@@ -174,16 +177,32 @@ def admit(
     unique: str | Seconds | None = None,
     expires_at: datetime | None = None,
     expires_in: Seconds | None = None,
+    group_key: str | None = None,
+    batch: Batch | None = None,
     **options: Any,
 ) -> NewJob:
     """The job as it would be inserted; raises the sentence about what is wrong with it."""
-    app, now = current_app(), partial(_now, given)
+    app, now = current_app(), partial(now_of, given)
     due = due_at(run_at, delay, now)
     if unique is not None:
         options["unique"] = unique_scope(unique, _remembered(app.settings), now)
     if expires_at is not None or expires_in is not None:
         options["expires_at"] = expiry(expires_at, expires_in, due, now)
-    return app.door.admit(type, payload, app.registry.get(type), run_at=due, **options)
+    group_key = _group_of(joined(batch), group_key, given)
+    return app.door.admit(type, payload, app.registry.get(type), run_at=due, group_key=group_key, **options)
+
+
+def _group_of(batch: Batch | None, group_key: str | None, given: AnyConnection | None) -> str | None:
+    """A batch is known by its group, and must see its children before it is sealed."""
+    if batch is None:
+        return group_key
+    if group_key not in (None, batch.key):
+        raise BadField("group_key", group_key, f"left out in the batch {batch.key!r}, which is its jobs' group")
+    if given is not None:
+        raise BadField(
+            "connection", type(given).__name__, f"left out in the batch {batch.key!r}: it commits for itself"
+        )
+    return batch.key
 
 
 def _remembered(settings: Settings) -> timedelta:
@@ -192,7 +211,7 @@ def _remembered(settings: Settings) -> timedelta:
     return timedelta(days=min(days for days in kept if days is not None))
 
 
-def _now(given: AnyConnection | None) -> datetime:
+def now_of(given: AnyConnection | None) -> datetime:
     """The database's time. An application's own connection is asked itself: ours may not even be configured."""
     if given is None:
         return current_app().now()

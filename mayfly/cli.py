@@ -54,6 +54,19 @@ def enqueue(
 
 
 @mayfly.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def batches(as_json: bool) -> int:
+    """List the batches that are open, and the last that are not: what is left of them, and how their jobs ended."""
+    from mayfly.batchlist import list_batches, render  # the database, only where it is needed
+    from mayfly.opening import open_database
+    from mayfly.schema import JOBS
+
+    found = open_database(load_settings()).read(lambda connection: list_batches(connection, JOBS))
+    click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else render(found))
+    return exits.SUCCESS
+
+
+@mayfly.command()
 @click.option("--sql", is_flag=True, help="Print the statements for an empty database instead of running them.")
 def migrate(sql: bool) -> int:
     """Create or update Mayfly's tables. Safe to repeat, and from several hosts at once."""

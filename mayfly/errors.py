@@ -182,6 +182,41 @@ class ErrorTooLate(EnqueueError):
         )
 
 
+class BatchExists(EnqueueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"There is already a batch {key!r}, or one that was not pruned yet. Give each a name of its own, "
+            "e.g. with the date in it; `mayfly batches` lists them."
+        )
+
+
+class BatchClosed(EnqueueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The batch {key!r} takes no jobs now: its block has ended, or has not begun. Enqueue inside the block, "
+            "or, inside a handler of one of its jobs, through job.batch."
+        )
+
+
+class EmptyChain(EnqueueError):
+    def __init__(self) -> None:
+        super().__init__("A chain needs at least one step.")
+
+
+class BadStep(EnqueueError):
+    def __init__(self, given: object) -> None:
+        shown = repr(given)
+        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+        super().__init__(
+            f"{shown} is no step: write a type, a pair of type and payload, or step(type, payload, lane=…, …)."
+        )
+
+
+class ChainContainsItself(EnqueueError):
+    def __init__(self) -> None:
+        super().__init__("A list of steps contains itself: such a chain would never end.")
+
+
 class BadLine(EnqueueError):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"Line {number}: {reason} The lines before it, to the last full thousand, are enqueued.")

@@ -285,6 +285,19 @@ def lost_lease(job_id: int, type_name: str) -> Event:
     return _said("lost_lease", text, Level.WARNING, job_id=job_id, type=type_name)
 
 
+def chain_broken(job_id: int, type_name: str, outcome: str, steps_left: int) -> Event:
+    text = f"Job {job_id} ({type_name}) is {outcome}: its chain ends here, {steps_left} steps are left out"
+    return _said(
+        "chain_broken", text, Level.WARNING, job_id=job_id, type=type_name, outcome=outcome, steps=steps_left
+    )
+
+
+def batch_over(key: str, done: int, dead: int, cancelled: int, callback: str | None) -> Event:
+    then = f", {callback} is enqueued" if callback else ""
+    text = f"Batch {key} is complete: done={done} dead={dead} cancelled={cancelled}{then}"
+    return _said("batch_over", text, batch=key, done=done, dead=dead, cancelled=cancelled, callback=callback)
+
+
 def result_dropped(job_id: int, type_name: str, reason: str) -> Event:
     text = f"Job {job_id} ({type_name}): result dropped, {reason}"
     return _said("result_dropped", text, Level.WARNING, job_id=job_id, type=type_name, reason=reason)

@@ -9,15 +9,17 @@ from mayfly import jsontext
 from mayfly.clock import monotonic
 from mayfly.errors import OutsideARunner
 from mayfly.jobs.looks import wish_to_cancel
+from mayfly.joining import Batch, batch_of
 from mayfly.schema import JOBS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from mayfly.engine import Database
-    from mayfly.jobs.enqueue import NewJob
+    from mayfly.jobs.held import Held
 
 
+PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
 ASK_SECONDS = 1.0
 
 
@@ -73,14 +75,28 @@ class Job:
     group_key: str | None = None
     special: Special | None = None
     lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
-    held: "list[NewJob] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
     ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
+    held: "list[Held] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
 
     @property
     def payload(self) -> dict[str, Any]:
         """A fresh copy each time: a handler may change it without changing the job."""
         loaded: dict[str, Any] = jsontext.decode(self.payload_text)
         return loaded
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that it is a child of; `with job.batch:` adds siblings."""
+        return None if self.group_key is None else batch_of(self.lifeline.database, self.group_key)
+
+    @property
+    def previous(self) -> Any:
+        """What the step before it in its chain returned; None for the first, or where there is no chain."""
+        if self.group_key is None:
+            return None
+        asked = {"job_id": self.id}
+        text = self.lifeline.database.read(lambda connection: connection.execute(PREVIOUS, asked).scalar())
+        return None if text is None else jsontext.decode(text)
 
     def transaction(self) -> "AbstractContextManager[Connection]":
         """Writes in this block and the job's `done` commit together: effects here happen exactly once.

@@ -19,14 +19,14 @@ class JobTransaction:
     """A connection lent to a handler: its writes commit with the job's own settlement."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self.database = database
         self._stack = ExitStack()
         self.connection: Lent | None = None
 
     @contextmanager
     def open(self, _job: Job) -> "Iterator[Lent]":
         if self.connection is None:
-            self.connection = self._stack.enter_context(self._database.transaction())
+            self.connection = self._stack.enter_context(self.database.transaction())
         try:
             yield self.connection
         except BaseException as error:
@@ -42,7 +42,7 @@ class JobTransaction:
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Something of ours in the same transaction."""
-        return self._database.run(work)
+        return self.database.run(work)
 
     def commit(self) -> None:
         self.connection = None

@@ -4,7 +4,7 @@ from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.errors import LostLease
-from mayfly.jobs.settle import Settled, made_ready, settle, settle_done
+from mayfly.jobs.settle import Settled, made_ready, settle, settle_done, what_followed
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.jobs.totals import count_settled
 from mayfly.logs import Log
@@ -47,7 +47,8 @@ class Outbox:
 
     def _settle_done(self, settlement: Settlement) -> bool:
         """Most that is to be committed at once is plainly done, and a commit a job is dear enough."""
-        if settlement.outcome is not DONE or settlement.job.held is not None:
+        job = settlement.job
+        if settlement.outcome is not DONE or job.held is not None or job.group_key is not None:
             return False
         if not settle_done(self._database, self._jobs, self._settler.worker_id, settlement):
             return False
@@ -83,6 +84,11 @@ class Outbox:
         self.tally = settled.tally
         for job in settled.lost:
             self._log.say(events.lost_lease(job.id, job.type))
+        self._tell(settled)
+
+    def _tell(self, settled: Settled) -> None:
+        for event in what_followed(settled):
+            self._log.say(event)
 
     def settle_in(self, transaction: JobTransaction, settlement: Settlement) -> None:
         """Settle a job in the transaction its handler opened, and commit both."""
@@ -105,6 +111,8 @@ class Outbox:
             transaction.undo(lost)
             raise lost
         transaction.commit()
+        if ready.followed:
+            self._tell(ready.look_after(transaction.database, settled))
         return settled
 
     def _learn(self, settlement: Settlement) -> None:

@@ -188,13 +188,6 @@ batches = Table(
     Column("abandoned_at", UtcDateTime),
 )
 
-members = Table(
-    "mayfly_members",
-    metadata,
-    Column("batch_key", String(KEY_LENGTH), primary_key=True),
-    Column("job_id", Id, primary_key=True),
-)
-
 chains = Table(
     "mayfly_chains",
     metadata,

@@ -6,6 +6,7 @@ from datetime import datetime
 from mayfly.connection import Connection
 from mayfly.fleet.cycles import passed_over_counts
 from mayfly.fleet.statements import LIVE, LOOK
+from mayfly.jobs.childless import childless
 from mayfly.jobs.looks import find_lanes, has_due, processing_statement
 from mayfly.jobs.prune import Keep, searches
 from mayfly.schema import JOBS, VERSION
@@ -33,6 +34,8 @@ def doubts(connection: Connection, keep: Keep, now: datetime) -> Iterator[str]:
             yield f"{lane} has due jobs"
         if connection.execute(processing, {"lane": lane}).first() is not None:
             yield f"{lane} has jobs that are being processed"
+    for key in childless(connection, JOBS):
+        yield f"the batch {key} is over"
     for search in searches(JOBS, lanes, keep, now):
         if connection.execute(search.statement, search.values).first() is not None:
             yield f"rows of {search.table} are old enough to go"

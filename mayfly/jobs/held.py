@@ -6,8 +6,12 @@ from datetime import datetime
 
 from mayfly.connection import Connection
 from mayfly.job import Job
+from mayfly.jobs.batches import NewBatch, open_batch
+from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.enqueue import NewJob, insert_jobs
 from mayfly.schema import JobTable
+
+Held = NewJob | NewChain | NewBatch
 
 # The job whose handler runs here: a plain function, a thread, a task, or what these start with their own context.
 RUNNING: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
@@ -19,7 +23,7 @@ def holder() -> Job | None:
     return None if job is None or job.lifeline.in_transaction else job
 
 
-def hold(job: Job, new: Iterable[NewJob]) -> int:
+def hold(job: Job, new: Iterable[Held]) -> int:
     """Taken from the job once it is settled; how many that were."""
     given = list(new)  # all of them have passed the door before any is held
     if job.held is None:
@@ -28,10 +32,16 @@ def hold(job: Job, new: Iterable[NewJob]) -> int:
     return len(given)
 
 
-def write_held(connection: Connection, jobs: JobTable, held: Sequence[NewJob], now: datetime | None = None) -> None:
+def write_held(connection: Connection, jobs: JobTable, held: Sequence[Held], now: datetime | None = None) -> None:
     """Insert what was held back, in the transaction that makes it true. Those whose unique key is held are left out.
 
     Whoever calls this before its job is settled (a checkpoint) takes it from the job when that is committed, and
     must not repeat a COMMIT whose answer was lost.
     """
-    insert_jobs(connection, jobs, held, now)
+    insert_jobs(connection, jobs, (each for each in held if isinstance(each, NewJob)), now)
+    for each in held:
+        if isinstance(each, NewChain):
+            insert_chain(connection, jobs, each)
+        elif isinstance(each, NewBatch):
+            # Another one may have taken the name since the handler asked: these jobs are in its group, then.
+            open_batch(connection, each, sealed=True)

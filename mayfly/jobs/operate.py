@@ -8,6 +8,8 @@ from typing import NamedTuple
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
+from mayfly.jobs.batches import complete_all
+from mayfly.jobs.chains import end_chains
 from mayfly.jobs.which import LONG_AGO, Search, Which, searches
 from mayfly.schema import JobTable
 from mayfly.wording import bounded, storable
@@ -33,7 +35,10 @@ def cancel(
         for search in _searches(database, jobs, which)
         for slice_done in _cancel_found(database, jobs, search, text, now)
     ]
-    return Cancelled(sum(each.ended for each in done), sum(each.told for each in done))
+    ended = sum(each.ended for each in done)
+    if ended:
+        complete_all(database, jobs)  # the last job of a batch may have been among them
+    return Cancelled(ended, sum(each.told for each in done))
 
 
 def count_found(database: Database, jobs: JobTable, which: Which) -> int:
@@ -75,14 +80,10 @@ def _cancel(jobs: JobTable, ids: Sequence[int], reason: str, now: datetime, conn
     running = [job_id for job_id, status in found if status == jobs.processing]
     if waiting:
         connection.execute(cancel_statement(jobs), {"reason": reason, "now": now}, waiting)
-        leave_batches(connection, waiting)
+        end_chains(connection, waiting)
     if running:
         connection.execute(tell_statement(jobs), {"reason": reason}, running)
     return Cancelled(len(waiting), len(running))
-
-
-def leave_batches(connection: Connection, ids: Sequence[int]) -> None:
-    """What is to be done about jobs that have ended here, in the transaction in which they did."""
 
 
 @cache

@@ -14,6 +14,8 @@ from mayfly.settings import Settings
 
 SLICE = 500
 SLICES_PER_CYCLE = 20
+NEVER_SEALED = "completed_at IS NULL AND sealed_at IS NULL AND created_at < :before"  # who filled it has died
+STEPS_OF = "DELETE FROM mayfly_chains WHERE job_id"  # of jobs that were ended by other hands
 
 
 class Keep(NamedTuple):
@@ -44,6 +46,7 @@ class Search(NamedTuple):
     old: str  # which rows, and in which order
     values: Mapping[str, Any]
     still: str = ""  # what must hold when they go: somebody may have changed the row
+    along: str = ""  # what goes with them, if there is any of it
 
     @property
     def statement(self) -> str:
@@ -75,6 +78,8 @@ def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     """A job that was given another try since the look stays."""
     names = {f"key_{number}": key for number, key in enumerate(sorted(set(keys)))}
     listed = ", ".join(f":{name}" for name in names)
+    if search.along:
+        connection.execute(f"{search.along} IN ({listed})", names)
     statement = f"DELETE FROM {search.table} WHERE {search.key} IN ({listed}){search.still}"
     return connection.execute(statement, names).rowcount
 
@@ -85,6 +90,10 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
             for lane in lanes:
                 for priority in PRIORITIES:
                     yield finished_jobs(jobs, lane, status, priority, cutoff(now, days))
+    if keep.done is not None:
+        before = cutoff(now, keep.done)
+        yield _aged("mayfly_batches", "batch_key", "completed_at", before)
+        yield Search("mayfly_batches", "batch_key", NEVER_SEALED, {"before": before})
     if keep.runners is not None:
         yield _aged("mayfly_runners", "worker_id", "finished_at", cutoff(now, keep.runners))
     if keep.cycles is not None:
@@ -103,7 +112,7 @@ def finished_jobs(jobs: JobTable, lane: str, status: str, priority: int, before:
         f" AND {c.run_at} < :before AND {c.finished_at} < :before ORDER BY {c.run_at}, {c.id}"
     )
     still = f" AND {c.status} = '{status}'"
-    return Search(jobs.table, c.id, old, {"lane": lane, "before": before}, still)
+    return Search(jobs.table, c.id, old, {"lane": lane, "before": before}, still, STEPS_OF)
 
 
 def _aged(table: str, key: str, age: str, before: Any) -> Search:

@@ -13,7 +13,7 @@ from mayfly.fleet.place import Place
 from mayfly.fleet.runners import LOST, Ended, LiveRunner, close_runner, live_runners
 from mayfly.job import Job
 from mayfly.jobs.looks import processing_statement
-from mayfly.jobs.settle import settle
+from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Outcome
 from mayfly.page import Seen
@@ -31,6 +31,7 @@ class Rescued:
     lane: str
     settlements: tuple[Settlement, ...]
     tally: Tally
+    settled: Settled | None = None  # None: it held nothing
 
 
 def rescue_runner(
@@ -44,7 +45,7 @@ def rescue_runner(
     settled = settle(database, jobs, settler, settlements, tally)
     lost = {job.id for job in settled.lost}
     ours = tuple(each for each in settlements if each.job.id not in lost)
-    return Rescued(settler.worker_id, lane, ours, settled.tally)
+    return Rescued(settler.worker_id, lane, ours, settled.tally, settled)
 
 
 def held_jobs(connection: Connection, jobs: JobTable, lane: str, worker_id: str) -> list[Job]:
@@ -85,8 +86,8 @@ def dead_runners(database: Database, here: Place) -> list[LiveRunner]:
 
 
 def _job(lane: str, _worker_id: str, job_id: int, type_name: str, payload: str, *rest: Any) -> Job:
-    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at = rest
+    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key = rest
     return Job(
         job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
-        suspect == 1, utc_from_driver(run_at),
+        suspect == 1, utc_from_driver(run_at), group_key,
     )  # fmt: skip

@@ -1,15 +1,19 @@
 """Settle jobs: write what became of them, if they are still ours, with the history and the totals of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
+from mayfly import events
 from mayfly.connection import Connection
 from mayfly.engine import Database
+from mayfly.events import Event
 from mayfly.job import Job
-from mayfly.jobs.follow import follow
+from mayfly.jobs.batches import Completed, complete
+from mayfly.jobs.chains import BrokenChain
+from mayfly.jobs.follow import follow, groups_to_look_at
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.jobs.totals import add_to_totals, count
 from mayfly.outcome import DONE, Kind, Outcome
@@ -26,6 +30,8 @@ class Settled:
     settlements: tuple[Settlement, ...]  # what was written
     lost: tuple[Job, ...]  # somebody else owns these now; nothing was changed
     tally: Tally  # everything this process has counted so far
+    broken: tuple[BrokenChain, ...] = ()  # chains that end with these
+    completed: tuple[Completed, ...] = ()  # batches that are over by it
 
 
 class _NotAllOurs(Exception):
@@ -51,7 +57,7 @@ class Writing:
     now: datetime
     before: Tally  # what this process had counted before
     counted: Mapping[Key, Count] | None  # None: the totals are left to a later `count_settled`
-    followed: Sequence[Settlement]  # those that more than their own row hangs on
+    followed: Sequence[Settlement]  # those on which more may hang: what they enqueued, or what their group is
 
     @property
     def is_single(self) -> bool:
@@ -71,19 +77,29 @@ class Writing:
                 raise _NotAllOurs
             else:
                 lost.append(members[0].job)
+        broken: tuple[BrokenChain, ...] = ()
         if self.followed:
-            follow(connection, self.jobs, [each for each in self.followed if each.job not in lost], self.now)
+            ours = [each for each in self.followed if each.job not in lost]
+            broken = follow(connection, self.jobs, ours, self.now)
         if self.counted is None:
             done = [each for each in self.settlements if each.job in lost and self._was_done(connection, each)]
             _write_attempts(connection, self.settler.worker_id, settled, self.now)
             lost = [job for job in lost if all(job is not each.job for each in done)]
-            return Settled((*settled, *done), tuple(lost), self.before)
+            return Settled((*settled, *done), tuple(lost), self.before, broken)
         if lost and not settled and self._was_written(connection, self.counted):
             # The answer to the COMMIT of a first try was lost: these are not somebody else's, they are settled.
             return Settled(tuple(self.settlements), (), add(self.before, self.counted))
         _write_attempts(connection, self.settler.worker_id, settled, self.now)
         counted = count(settled, self.now) if lost else self.counted
-        return Settled(tuple(settled), tuple(lost), add_to_totals(connection, self.settler, self.before, counted))
+        tally = add_to_totals(connection, self.settler, self.before, counted)
+        return Settled(tuple(settled), tuple(lost), tally, broken)
+
+    def look_after(self, database: Database, settled: Settled) -> Settled:
+        """When all is committed: batches may be over by it."""
+        groups = groups_to_look_at(self.followed)
+        if not groups:
+            return settled
+        return replace(settled, completed=complete(database, self.jobs, groups, self.settler.witnesses))
 
     def _was_done(self, connection: Connection, settlement: Settlement) -> bool:
         """By a first try whose answer was lost: nobody but its owner says of a job that it is done."""
@@ -118,12 +134,21 @@ def settle(
 
     def write(one_by_one: bool) -> Settled:
         ready = made_ready(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=one_by_one)
-        return database.once(ready.write) if ready.is_single else database.run(ready.write)
+        settled = database.once(ready.write) if ready.is_single else database.run(ready.write)
+        return ready.look_after(database, settled) if ready.followed else settled
 
     try:
         return write(one_by_one=False)
     except _NotAllOurs:
         return write(one_by_one=True)
+
+
+def what_followed(settled: Settled) -> Iterator[Event]:
+    """For the log: what ended beside the jobs themselves."""
+    for job, outcome, steps_left in settled.broken:
+        yield events.chain_broken(job.id, job.type, outcome.value, steps_left)
+    for each in settled.completed:
+        yield events.batch_over(*each)
 
 
 def settle_done(database: Database, jobs: JobTable, worker_id: str, settlement: Settlement) -> bool:
@@ -156,7 +181,7 @@ def made_ready(
     groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
     updates = [settle_update(jobs, settler.worker_id, members, now) for members in groups]
     counted = count(settlements, now) if with_totals else None
-    followed = [each for each in settlements if each.job.held is not None]
+    followed = [each for each in settlements if each.job.held is not None or each.job.group_key is not None]
     return Writing(jobs, settler, settlements, updates, now, tally, counted, followed)
 
 

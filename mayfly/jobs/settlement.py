@@ -1,6 +1,6 @@
 """What became of a job, and who says so."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from mayfly.job import Job
@@ -22,3 +22,4 @@ class Settler:
     worker_id: str
     cycle_id: int
     counted_as: str  # the writer of the totals: one process writes its own rows only
+    witnesses: dict[str, int] = field(default_factory=dict, compare=False)  # see mayfly.jobs.batches

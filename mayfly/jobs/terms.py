@@ -56,7 +56,7 @@ def due_at(run_at: datetime | None, delay: Seconds | None, now: Now) -> datetime
         return run_at
     if run_at is not None:
         raise BadField("delay", delay, "left out where run_at is given")
-    return now() + _span("delay", delay)
+    return now() + span_of("delay", delay)
 
 
 def expiry(
@@ -69,7 +69,7 @@ def expiry(
     if expires_in is not None:
         if expires_at is not None:
             raise BadField("expires_in", expires_in, "left out where expires_at is given")
-        span = _span("expires_in", expires_in)
+        span = span_of("expires_in", expires_in)
         if span <= timedelta(0):
             raise BadField("expires_in", expires_in, "more than 0 seconds")
         expires_at = asked_at + span
@@ -93,7 +93,7 @@ def utc(field: str, given: datetime | None) -> datetime | None:
         raise BadField(field, given, "within the years 1 to 9999 in UTC") from error
 
 
-def _span(field: str, given: Seconds) -> timedelta:
+def span_of(field: str, given: Seconds) -> timedelta:
     try:
         return timedelta(seconds=seconds(given))
     except (TypeError, ValueError) as error:

@@ -30,6 +30,15 @@ def create_index(name: str, table: str, *columns: str, unique: bool = False, whe
     op.create_index(name, table, list(columns), unique=unique, postgresql_where=partial, sqlite_where=partial)
 
 
+def replace_index(name: str, table: str, *columns: str, where: str | None = None) -> None:
+    """The same index over other columns; one that a killed migration has left behind is made anew."""
+    context = op.get_context()
+    if context.as_sql or any(each["name"] == name for each in inspect(op.get_bind()).get_indexes(table)):
+        op.drop_index(name, table)
+    partial = text(where) if where and has_partial_indexes(context.dialect) else None
+    op.create_index(name, table, list(columns), postgresql_where=partial, sqlite_where=partial)
+
+
 def live_key_columns(condition: str) -> list[Column[str]]:
     """A server without partial indexes gets a column that is NULL, and so never in the way, once a job ended."""
     if has_partial_indexes(op.get_context().dialect):

@@ -10,8 +10,8 @@ from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase, UnknownHandler
 from mayfly.job import Job
-from mayfly.jobs.enqueue import Door, NewJob
-from mayfly.jobs.held import write_held
+from mayfly.jobs.enqueue import Door
+from mayfly.jobs.held import Held, write_held
 from mayfly.outcome import Kind
 from mayfly.registry import Handler, Registry
 from mayfly.schema import JOBS
@@ -102,7 +102,7 @@ def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
     return ran
 
 
-def _in_place_of_settlement(connection: Connection, held: Sequence[NewJob]) -> None:
+def _in_place_of_settlement(connection: Connection, held: Sequence[Held]) -> None:
     connection.execute("SELECT 1")  # finds out that the handler broke its transaction
     write_held(connection, JOBS, held)
 

@@ -9,12 +9,14 @@ from mayfly import jsontext
 from mayfly.clock import Clock
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
+from mayfly.jobs.chains import NewChain
 from mayfly.jobs.enqueue import NewJob
+from mayfly.jobs.held import Held
 from mayfly.schema import JOBS
 from mayfly.testing.apps import inline_app
 
 TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
-          "mayfly_schedules")  # fmt: skip
+          "mayfly_schedules", "mayfly_batches", "mayfly_chains")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ def _enqueued(row: dict[str, Any]) -> EnqueuedJob:
     return EnqueuedJob(**{**row, **read})
 
 
-def would_be_enqueued(new: Iterable[NewJob]) -> tuple[EnqueuedJob, ...]:
+def would_be_enqueued(held: Iterable[Held]) -> tuple[EnqueuedJob, ...]:
     """What has no row yet, or none that is known: as it would be, with the id 0."""
+    firsts = (each.first if isinstance(each, NewChain) else each for each in held)
     return tuple(
         EnqueuedJob(
             id=0,
@@ -71,7 +74,8 @@ def would_be_enqueued(new: Iterable[NewJob]) -> tuple[EnqueuedJob, ...]:
             result=None,
             last_error=None,
         )
-        for each in new
+        for each in firsts
+        if isinstance(each, NewJob)
     )
 
 

@@ -13,14 +13,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
+from mayfly import jsontext
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
 from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
 from mayfly.jobs import pauses
+from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
+from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
+from mayfly.jobs.later import Later
 from mayfly.jobs.looks import has_due, wish_to_cancel
 from mayfly.jobs.operate import cancel, count_found
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
@@ -36,7 +40,7 @@ from mayfly.schedules.parse import parse_line
 from mayfly.schedules.store import pause, resume
 from mayfly.schema import JOBS
 from mayfly.version import require_version
-from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of
+from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of, run_sql
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.recording import recorded
@@ -80,6 +84,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
     yield chapter("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
     yield from settling(database)
+    yield from flowing(database)
     yield from fleet(database)
     yield from scheduling(database)
     yield from pausing(database)
@@ -94,6 +99,27 @@ def settling(database: Database) -> Iterator[str]:
     batch = claim_jobs(database, len(outcomes), lane="settled")
     settlements = [Settlement(job, outcome, 1) for job, outcome in zip(batch, outcomes, strict=True)]
     yield chapter("settle", lambda: settle(database, JOBS, settler, settlements, {}))
+
+
+def flowing(database: Database) -> Iterator[str]:
+    """A batch of one chain, from its opening to its callback."""
+    now, kept = database.clock.now(), jsontext.encode(Later(PLAIN).packed())
+    opened = NewBatch("campaign", kept, now)
+    first = NewChain(PLAIN._replace(lane="flow", group_key="campaign"), f"[{kept}]")
+
+    def step() -> None:
+        settle(database, JOBS, make_settler("flow"), [Settlement(job, DONE, 1) for job in claimed], {})
+
+    yield chapter("open a batch", lambda: database.run(lambda c: open_batch(c, opened)))
+    yield chapter("begin a chain", lambda: database.run(lambda c: insert_chain(c, JOBS, first)))
+    yield chapter("seal a batch", lambda: database.run(lambda c: seal(c, "campaign", now)))
+    run_sql(database, "UPDATE mayfly_jobs SET run_at = '2026-01-01 00:00:00' WHERE lane = 'flow'")
+    claimed = claim_jobs(database, 1, "flow", lane="flow")
+    yield chapter("settle a step", step)
+    run_sql(database, "UPDATE mayfly_jobs SET lane = 'flow' WHERE group_key = 'campaign'")
+    claimed = claim_jobs(database, 1, "flow", lane="flow")
+    yield chapter("settle the last job of a batch", step)
+    yield chapter("batches that are over", lambda: complete_all(database, JOBS))
 
 
 def fleet(database: Database) -> Iterator[str]:

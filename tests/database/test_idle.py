@@ -22,6 +22,7 @@ from mayfly.connection import Connection, Result
 from mayfly.engine import Database
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.statements import LOOK
+from mayfly.jobs.childless import childless
 from mayfly.jobs.enqueue import Door
 from mayfly.jobs.looks import find_lanes
 from mayfly.jobs.prune import keep_from, prune
@@ -101,6 +102,11 @@ def attempt(age: timedelta) -> Row:
     return tables.attempts, {**failed, "finished_at": NOON - age}
 
 
+def batch(**columns: Any) -> Row:
+    """One that is open, and complete for all that is known of its jobs."""
+    return tables.batches, {"batch_key": "campaign", "created_at": NOON - DAY, "sealed_at": NOON - DAY, **columns}
+
+
 def passed_over(times: int) -> Row:
     return tables.lanes, {"lane": "default", "passed_over": times}
 
@@ -154,6 +160,8 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
         yield "dead runners"
     if database.read(lambda connection: expired_jobs(connection, JOBS, lanes, NOON)):
         yield "lost jobs"
+    if database.read(lambda connection: childless(connection, JOBS)):
+        yield "batches that are over"
     if prune(database, JOBS, keep_from(settings)):
         yield "old rows"
     database.close()
@@ -170,6 +178,9 @@ IDLE: dict[str, list[Row]] = {
     "a job that is not old enough": [finished_job("done", 6 * DAY)],
     "a runner that ended": [runner(finished_at=NOON - HOUR)],
     "a lane that was served": [passed_over(0)],
+    "a batch whose job is delayed": [batch(), job(group_key="campaign")],
+    "a batch that is being filled": [batch(sealed_at=None)],
+    "a batch that is complete": [batch(completed_at=NOON - DAY)],
 }  # fmt: skip
 DOUBTFUL: dict[str, list[Row]] = {
     "a due job": [job(run_at=NOON)],
@@ -188,6 +199,9 @@ DOUBTFUL: dict[str, list[Row]] = {
     "an old cycle": [cycle(92 * DAY)],
     "old totals": [total(92 * DAY)],
     "an old attempt": [attempt(92 * DAY)],
+    "a batch that is over": [batch(), finished_job("done", DAY, group_key="campaign")],
+    "an old batch": [batch(completed_at=NOON - 8 * DAY)],
+    "an old batch that was never sealed": [batch(created_at=NOON - 8 * DAY, sealed_at=None)],
 }  # fmt: skip
 
 
@@ -225,8 +239,11 @@ ages = st.one_of(
 )
 lanes = st.sampled_from(["default", "mail", "Ä"])
 priorities = st.sampled_from(schema.PRIORITIES)
+groups = st.sampled_from([None, "campaign"])
 jobs = st.one_of(
-    st.builds(lambda age, **rest: job(run_at=NOON - age, **rest), ages, lane=lanes, priority=priorities),
+    st.builds(
+        lambda age, **rest: job(run_at=NOON - age, **rest), ages, lane=lanes, priority=priorities, group_key=groups
+    ),
     st.builds(
         lambda due, age, **rest: job(run_at=NOON - due, finished_at=NOON - age, **rest),
         ages, ages, lane=lanes, priority=priorities, status=st.sampled_from(["done", "dead", "cancelled"]),
@@ -249,6 +266,9 @@ others = st.fixed_dictionaries(
         "total": st.builds(total, ages),
         "attempt": st.builds(attempt, ages),
         "lane": st.builds(passed_over, st.integers(0, 2)),
+        "batch": st.builds(lambda age: batch(created_at=NOON - age), ages)
+        | st.builds(lambda age: batch(sealed_at=None, created_at=NOON - age), ages)
+        | st.builds(lambda age: batch(completed_at=NOON - age), ages),
     },
 ).map(lambda found: list(found.values()))
 variables = st.fixed_dictionaries(

@@ -70,7 +70,7 @@ UNIQUE_OF_THE_FIRST_RELEASE = {"sqlite": PARTIAL, "postgresql": PARTIAL, "mysql"
 
 
 def go_back_to_the_first_release(database: Database) -> None:
-    later = (tables.pauses, tables.limits, tables.slots, tables.batches, tables.members, tables.chains)
+    later = (tables.pauses, tables.limits, tables.slots, tables.batches, tables.chains)
     for table in (tables.schedules, *later):
         run_sql(database, f"DROP TABLE {table.name}")
     for statement in UNIQUE_OF_THE_FIRST_RELEASE[database.dialect.name]:

@@ -37,11 +37,11 @@ SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pe
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
@@ -50,6 +50,47 @@ UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL,
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+
+-- open a batch
+BEGIN;
+INSERT INTO mayfly_batches (batch_key, on_complete, created_at, sealed_at) VALUES (%(batch_key)s, %(on_complete)s, %(created_at)s, %(sealed_at)s) ON CONFLICT (batch_key) DO NOTHING;
+
+-- begin a chain
+BEGIN;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(group_key)s) RETURNING id;
+INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previous)s, %(rest)s);
+
+-- seal a batch
+BEGIN;
+UPDATE mayfly_batches SET sealed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NULL;
+
+-- settle a step
+BEGIN;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
+DELETE FROM mayfly_chains WHERE job_id IN (…);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(run_at)s, %(group_key)s) RETURNING id;
+INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previous)s, %(rest)s);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT batch_key FROM mayfly_batches WHERE batch_key IN (%(key_0)s) AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT id FROM mayfly_jobs WHERE group_key = %(key)s AND status IN ('pending', 'processing') ORDER BY id DESC LIMIT 1;
+
+-- settle the last job of a batch
+BEGIN;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
+DELETE FROM mayfly_chains WHERE job_id IN (…);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT batch_key FROM mayfly_batches WHERE batch_key IN (%(key_0)s) AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT id FROM mayfly_jobs WHERE group_key = %(key)s AND status IN ('pending', 'processing') ORDER BY id DESC LIMIT 1;
+BEGIN;
+UPDATE mayfly_batches SET completed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = %(key)s GROUP BY status;
+SELECT on_complete FROM mayfly_batches WHERE batch_key = %(key)s;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(run_at)s) RETURNING id;
+
+-- batches that are over
+SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- plan
 BEGIN;
@@ -150,8 +191,10 @@ SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR 
 BEGIN;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id FOR UPDATE;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = %(now)s, last_error = %(reason)s, run_at = CASE WHEN run_at > %(now)s THEN %(now)s ELSE run_at END WHERE id IN (…) AND status = 'pending';
+DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = %(reason)s WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
 SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT %(size)s;
+SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- cancel a group
 SELECT id, run_at FROM mayfly_jobs WHERE group_key = %(group_key)s AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT %(size)s;
@@ -168,7 +211,7 @@ SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s A
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
 -- prune
--- 5 times:
+-- 6 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -176,6 +219,7 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priorit
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 BEGIN;
+DELETE FROM mayfly_chains WHERE job_id IN (%(key_0)s, %(key_1)s);
 DELETE FROM mayfly_jobs WHERE id IN (%(key_0)s, %(key_1)s) AND status = 'done';
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -184,6 +228,12 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priorit
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -208,7 +258,14 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priorit
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT batch_key FROM mayfly_batches WHERE completed_at < %(before)s ORDER BY completed_at LIMIT 500;
+SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < %(before)s LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_attempts WHERE finished_at < %(before)s ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at LIMIT 500;
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);

@@ -43,11 +43,11 @@ SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pendi
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;
@@ -56,6 +56,47 @@ UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL,
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (:job_id, :attempt, :worker_id, :outcome, :error, :fingerprint, :finished_at, :duration_ms);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+
+-- open a batch
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_batches (batch_key, on_complete, created_at, sealed_at) VALUES (:batch_key, :on_complete, :created_at, :sealed_at) ON CONFLICT (batch_key) DO NOTHING;
+
+-- begin a chain
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :group_key) RETURNING id;
+INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
+
+-- seal a batch
+BEGIN IMMEDIATE;
+UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND sealed_at IS NULL;
+
+-- settle a step
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
+DELETE FROM mayfly_chains WHERE job_id IN (…);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at, :group_key) RETURNING id;
+INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT batch_key FROM mayfly_batches WHERE batch_key IN (:key_0) AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT id FROM mayfly_jobs WHERE group_key = :key AND status IN ('pending', 'processing') ORDER BY id DESC LIMIT 1;
+
+-- settle the last job of a batch
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
+DELETE FROM mayfly_chains WHERE job_id IN (…);
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT batch_key FROM mayfly_batches WHERE batch_key IN (:key_0) AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT id FROM mayfly_jobs WHERE group_key = :key AND status IN ('pending', 'processing') ORDER BY id DESC LIMIT 1;
+BEGIN IMMEDIATE;
+UPDATE mayfly_batches SET completed_at = :now WHERE batch_key = :key AND sealed_at IS NOT NULL AND completed_at IS NULL;
+SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = :key GROUP BY status;
+SELECT on_complete FROM mayfly_batches WHERE batch_key = :key;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at) RETURNING id;
+
+-- batches that are over
+SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- plan
 BEGIN IMMEDIATE;
@@ -158,8 +199,10 @@ SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR 
 BEGIN IMMEDIATE;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, last_error = :reason, run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END WHERE id IN (…) AND status = 'pending';
+DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = :reason WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
 SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT :size;
+SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- cancel a group
 SELECT id, run_at FROM mayfly_jobs WHERE group_key = :group_key AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT :size;
@@ -176,7 +219,7 @@ SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND 
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- prune
--- 5 times:
+-- 6 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
@@ -184,6 +227,7 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority =
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 BEGIN IMMEDIATE;
+DELETE FROM mayfly_chains WHERE job_id IN (:key_0, :key_1);
 DELETE FROM mayfly_jobs WHERE id IN (:key_0, :key_1) AND status = 'done';
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
@@ -192,6 +236,12 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority =
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
@@ -216,7 +266,14 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority =
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT batch_key FROM mayfly_batches WHERE completed_at < :before ORDER BY completed_at LIMIT 500;
+SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < :before LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_attempts WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMIT 500;
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);

@@ -68,7 +68,7 @@ OURS = {
     *(f"mayfly{module}" for module in (".explaining", ".logs", ".pool", ".schema", ".statedir", ".version")),
     *(f"mayfly.dialect{module}" for module in ("", ".address", ".base", ".choose", ".server")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".statements")),
-    *(f"mayfly.jobs{module}" for module in ("", ".keep", ".looks", ".prune")),
+    *(f"mayfly.jobs{module}" for module in ("", ".childless", ".keep", ".looks", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".wake")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
     *(f"mayfly.settings{module}" for module in (".quick", ".rules", ".shape", ".sources", ".values")),
@@ -293,6 +293,7 @@ LEFT_OUT = {
     r"SELECT .* FROM mayfly_schedules": "the full path has noted when the next is due",
     r"SELECT .* FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
     r"DELETE FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
+    r"SELECT COUNT\(\*\) FROM mayfly_batches WHERE completed_at >= .*": "it has completed none",
 }
 
 

@@ -4,7 +4,7 @@ from alembic import op
 from sqlalchemy import CheckConstraint, Column, Integer, String, inspect
 from sqlalchemy import text as sql
 
-from mayfly.migrations.portable import create_index, create_table, renew_live_key
+from mayfly.migrations.portable import create_index, create_table, renew_live_key, replace_index
 from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime, time_check
 
 revision = "0003"
@@ -81,7 +81,8 @@ def create_limits() -> None:
 
 
 def create_batches() -> None:
-    """Children are rows of their own, taken away as they end: no counter that all runners fight over."""
+    """A batch is over when no job of its group is live: no counter that all runners fight over."""
+    replace_index("mayfly_jobs_group", "mayfly_jobs", "group_key", "id", where="group_key IS NOT NULL")
     create_table(
         "mayfly_batches",
         Column("batch_key", String(190), primary_key=True),  # the children's group_key
@@ -91,12 +92,7 @@ def create_batches() -> None:
         Column("completed_at", UtcDateTime),
         Column("abandoned_at", UtcDateTime),
     )
-    create_table(
-        "mayfly_members",
-        Column("batch_key", String(190), primary_key=True),
-        Column("job_id", Id, primary_key=True, autoincrement=False),
-    )
-    create_index("mayfly_members_job", "mayfly_members", "job_id")
+    create_index("mayfly_batches_age", "mayfly_batches", "completed_at")
     create_table(
         "mayfly_chains",
         Column("job_id", Id, primary_key=True, autoincrement=False),

@@ -1,0 +1,127 @@
+"""Batches: the jobs of one group, and a callback for when the last of them has ended.
+
+Nobody counts them: a batch is over when its group has no live job left, and whoever settles one looks, after his
+commit. Of two who settle the last two at the same time, at least one sees that.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from functools import cache, partial
+from typing import NamedTuple
+
+from mayfly import jsontext
+from mayfly.connection import Connection
+from mayfly.engine import Database
+from mayfly.jobs.childless import IS_OPEN, Witnesses, childless, over
+from mayfly.jobs.enqueue import insert_job
+from mayfly.jobs.later import unpacked
+from mayfly.schema import JobTable
+
+KEYS_PER_STATEMENT = 500
+COLUMNS = ("batch_key", "on_complete", "created_at", "sealed_at")
+
+TAKEN = "SELECT created_at FROM mayfly_batches WHERE batch_key = :key"
+OURS = f"{TAKEN} AND created_at = :now AND completed_at IS NULL"
+SEAL = "UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND sealed_at IS NULL"
+ABANDON = (
+    "UPDATE mayfly_batches SET abandoned_at = :now, completed_at = :now"
+    " WHERE batch_key = :key AND completed_at IS NULL"
+)
+COMPLETE = f"UPDATE mayfly_batches SET completed_at = :now WHERE batch_key = :key AND {IS_OPEN}"
+CALLBACK = "SELECT on_complete FROM mayfly_batches WHERE batch_key = :key"
+COMPLETED_SINCE = (
+    "SELECT COUNT(*) FROM mayfly_batches WHERE completed_at >= :since AND abandoned_at IS NULL"
+)  # fmt: skip
+
+
+class NewBatch(NamedTuple):
+    key: str
+    on_complete: str | None  # JSON: see Later
+    created_at: datetime
+
+
+class Completed(NamedTuple):
+    """A batch that is over: how its jobs ended, and the type of its callback."""
+
+    key: str
+    done: int
+    dead: int
+    cancelled: int
+    callback: str | None
+
+
+def is_taken(connection: Connection, key: str) -> bool:
+    return connection.execute(TAKEN, {"key": key}).first() is not None
+
+
+def open_batch(connection: Connection, new: NewBatch, sealed: bool = False) -> bool:
+    """False if there is one of this name. Not so if it is ours, from a try whose COMMIT was not answered."""
+    row = dict(zip(COLUMNS, (*new, new.created_at if sealed else None), strict=True))
+    inserting = connection.dialect.insert_missing("mayfly_batches", COLUMNS[:1], COLUMNS)
+    if connection.execute(inserting, row).rowcount:
+        return True
+    return connection.execute(OURS, {"key": new.key, "now": new.created_at}).first() is not None
+
+
+def seal(connection: Connection, key: str, now: datetime) -> None:
+    """From here on only its own jobs add to it."""
+    connection.execute(SEAL, {"key": key, "now": now})
+
+
+def abandon(connection: Connection, key: str, now: datetime) -> None:
+    """It is over, and never complete."""
+    connection.execute(ABANDON, {"key": key, "now": now})
+
+
+def complete(database: Database, jobs: JobTable, keys: Iterable[str], witnesses: Witnesses) -> tuple[Completed, ...]:
+    """Those of these groups that are batches and are over, each by exactly one who looks."""
+    wanted = sorted(set(keys))
+    ended = database.read(lambda connection: over(connection, jobs, _sealed(connection, wanted), witnesses))
+    now = database.clock.now()
+    found = [database.run(partial(_complete, jobs=jobs, key=key, now=now)) for key in ended]
+    return tuple(each for each in found if each is not None)
+
+
+def complete_all(database: Database, jobs: JobTable) -> tuple[Completed, ...]:
+    """Whoever settled a last job and was killed before he looked is made up for."""
+    return complete(database, jobs, database.read(lambda connection: childless(connection, jobs)), {})
+
+
+def completed_since(connection: Connection, since: datetime) -> int:
+    return int(connection.execute(COMPLETED_SINCE, {"since": since}).scalar())
+
+
+def _sealed(connection: Connection, keys: Sequence[str]) -> list[str]:
+    """Those that are batches at all, and whose last job may have been seen."""
+    found: list[str] = []
+    for start in range(0, len(keys), KEYS_PER_STATEMENT):
+        names = {f"key_{number}": key for number, key in enumerate(keys[start : start + KEYS_PER_STATEMENT])}
+        listed = ", ".join(f":{name}" for name in names)
+        asking = f"SELECT batch_key FROM mayfly_batches WHERE batch_key IN ({listed}) AND {IS_OPEN}"
+        found += [key for (key,) in connection.execute(asking, names).all()]
+    return found
+
+
+def _complete(connection: Connection, jobs: JobTable, key: str, now: datetime) -> Completed | None:
+    """None if somebody else was first: the callback is inserted by the one who changed the row."""
+    if connection.execute(COMPLETE, {"key": key, "now": now}).rowcount != 1:
+        return None
+    counted = dict(connection.execute(count_statement(jobs), {"key": key}).all())
+    done, dead, cancelled = (counted.get(status, 0) for status in (jobs.done, jobs.dead, jobs.cancelled))
+    kept = connection.execute(CALLBACK, {"key": key}).scalar()
+    if kept is None:
+        return Completed(key, done, dead, cancelled, None)
+    callback = unpacked(jsontext.decode(kept)).with_field("batch", report(key, done, dead, cancelled))
+    insert_job(connection, jobs, callback.due_from(now))
+    return Completed(key, done, dead, cancelled, callback.job.type)
+
+
+def report(key: str, done: int = 0, dead: int = 0, cancelled: int = 0) -> dict[str, str | int]:
+    """What a callback's payload has under `batch`."""
+    return {"batch": key, "done": done, "dead": dead, "cancelled": cancelled}
+
+
+@cache
+def count_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    return f"SELECT {c.status}, COUNT(*) FROM {jobs.table} WHERE {c.group_key} = :key GROUP BY {c.status}"

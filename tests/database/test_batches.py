@@ -1,0 +1,358 @@
+"""A batch is over when its last job has ended, and its callback is enqueued exactly once, whoever sees it."""
+
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+import mayfly
+from mayfly import batch, jsontext, step
+from mayfly.app import App
+from mayfly.engine import Database
+from mayfly.errors import BadField, BadPayload, BadStep, BatchClosed, BatchExists
+from mayfly.job import Job
+from mayfly.jobs.batches import complete_all
+from mayfly.jobs.childless import childless
+from mayfly.jobs.held import RUNNING
+from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.settle import Settled, settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.logs import silent_log
+from mayfly.outcome import DONE, RELEASED, Kind, Outcome
+from mayfly.schema import JOBS
+from runner.lifelines import MainLifeline
+from runner.outbox import Outbox
+from tests.database.applications import as_connection
+from tests.database.factories import change_job, claim_jobs, in_threads, make_settler, rows_of, run_sql, servers_only
+from tests.database.proxy import proxied
+from tests.tables import batches, jobs
+
+DEAD = Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD)
+CANCELLED = Outcome(Kind.CANCELLED, error="no")
+FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+
+pytestmark = pytest.mark.usefixtures("app")
+
+
+def fill(children: int, name: str = "campaign") -> None:
+    with batch(name, on_complete=("report", {"to": "ann"})):
+        mayfly.enqueue_many([{"type": "child"}] * children)
+
+
+def settle_all(
+    database: Database, found: Sequence[Job], outcome: Outcome = DONE, worker_id: str = "worker-1"
+) -> Settled:
+    return settle(database, JOBS, make_settler(worker_id), [Settlement(job, outcome, 1) for job in found], {})
+
+
+def callbacks(database: Database) -> list[dict[str, Any]]:
+    return [jsontext.decode(row.payload) for row in rows_of(database, jobs) if row.type == "report"]
+
+
+def test_the_callback_is_enqueued_when_the_last_child_has_ended(database: Database) -> None:
+    """Not before; done, dead and cancelled all count, and are told. A retry is no end."""
+    fill(4)
+    done, dead, cancelled, slow = claim_jobs(database, 4)
+
+    settle_all(database, [done])
+    settle_all(database, [dead], DEAD)
+    settle_all(database, [cancelled], CANCELLED)
+    settle_all(database, [slow], FAILED)
+    before = callbacks(database)
+    change_job(database, slow.id, run_at=database.clock.now())
+    settled = settle_all(database, claim_jobs(database, 1))
+
+    assert before == []
+    assert [tuple(each) for each in settled.completed] == [("campaign", 2, 1, 1, "report")]
+    told = {"batch": "campaign", "done": 2, "dead": 1, "cancelled": 1}
+    assert callbacks(database) == [{"to": "ann", "batch": told}]
+
+
+def test_children_share_their_batchs_name_as_group(database: Database) -> None:
+    """What is enqueued outside of the block, before or after it, is no child."""
+    mayfly.enqueue("before")
+    with batch("campaign") as own:
+        mayfly.enqueue("child")
+        mayfly.enqueue_many([{"type": "child"}])
+    mayfly.enqueue("after")
+
+    groups = {row.type: row.group_key for row in rows_of(database, jobs)}
+    assert groups == {"before": None, "child": "campaign", "after": None}
+    assert own.key == "campaign"
+
+
+def test_an_empty_batch_is_over_at_once(database: Database) -> None:
+    """Nobody will settle a child of it."""
+    fill(0)
+
+    assert [each["batch"]["done"] for each in callbacks(database)] == [0]
+
+
+def test_a_batch_without_a_callback_is_over_all_the_same(database: Database) -> None:
+    """It is only marked."""
+    with batch("campaign"):
+        mayfly.enqueue("child")
+
+    settled = settle_all(database, claim_jobs(database, 1))
+
+    assert [each.callback for each in settled.completed] == [None]
+    assert [row.completed_at is None for row in rows_of(database, batches)] == [False]
+
+
+def test_children_that_end_within_the_block_do_not_end_the_batch(database: Database) -> None:
+    """More may come until the block ends; who ends it looks himself."""
+    with batch("campaign", on_complete="report"):
+        mayfly.enqueue("child")
+        settle_all(database, claim_jobs(database, 1))
+        before = callbacks(database)
+
+    assert (before, len(callbacks(database))) == ([], 1)
+
+
+def test_two_who_settle_the_last_children_at_the_same_time(database: Database, rival: Database) -> None:
+    """Each commits without seeing the other's, and exactly one callback comes of it. Again and again."""
+    for number in range(8):
+        fill(2, f"campaign-{number}")
+        first, second = claim_jobs(database, 1), claim_jobs(rival, 1, worker_id="worker-2")
+        in_threads([
+            partial(settle_all, database, first), partial(settle_all, rival, second, worker_id="worker-2"),
+        ])  # fmt: skip
+
+        assert len(callbacks(database)) == number + 1
+        change_job(database, rows_of(database, jobs)[-1].id, status="done")
+
+
+def test_a_child_that_is_no_longer_ours_ends_nothing(database: Database, rival: Database) -> None:
+    """Whoever has it now will."""
+    fill(1)
+    lost = claim_jobs(database, 1)
+    settle_all(rival, lost, RELEASED)
+
+    settled = settle_all(database, lost)
+
+    assert (len(settled.lost), callbacks(database)) == (1, [])
+
+
+@servers_only
+@pytest.mark.parametrize("loses", ["settlement", "completion"])
+def test_a_lost_answer_to_a_commit_repeats_nothing(migrated_url: str, database: Database, loses: str) -> None:
+    """Neither what was settled nor what came of it."""
+    fill(2)
+    children = claim_jobs(database, 2)
+    if loses == "completion":
+        run_sql(database, "UPDATE mayfly_jobs SET status = 'done'")
+    with proxied(migrated_url) as (proxy, url):
+        remote = Database(url)
+        remote.connect()
+        proxy.lose_next_commit()
+        if loses == "settlement":
+            settle_all(remote, children)
+        else:
+            complete_all(remote, JOBS)
+        remote.close()
+
+    assert (proxy.lost, len(callbacks(database))) == (1, 1)
+
+
+def test_a_batch_whose_end_nobody_saw_is_found_by_the_next_cycle(database: Database) -> None:
+    """kill -9 between the commit of the last child and the look; or it was ended by plain SQL."""
+    fill(2)
+    fill(2, "still running")
+    run_sql(database, "UPDATE mayfly_jobs SET status = 'done' WHERE group_key = 'campaign'")
+    before = database.read(lambda connection: childless(connection, JOBS))
+
+    found = [each.key for each in complete_all(database, JOBS)]
+
+    assert (before, found) == (["campaign"], ["campaign"])
+    assert (complete_all(database, JOBS), len(callbacks(database))) == ((), 1)
+
+
+def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
+    """The youngest live child is remembered by who looks; when it ends first, another is looked for."""
+    fill(3)
+    settler = make_settler()
+    for job in reversed(claim_jobs(database, 3)):
+        before = len(callbacks(database))
+        settle(database, JOBS, settler, [Settlement(job, DONE, 1)], {})
+
+    assert (before, len(callbacks(database)), settler.witnesses) == (0, 1, {})
+
+
+def test_a_block_that_raises_abandons_the_batch(database: Database) -> None:
+    """What waits is cancelled with the reason, what runs goes on, and the callback never comes."""
+    running: list[Job] = []
+
+    def fill_in_vain() -> None:
+        with batch("campaign", on_complete="report"):
+            mayfly.enqueue_many([{"type": "child"}] * 3)
+            running.extend(claim_jobs(database, 1))
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        fill_in_vain()
+    settle_all(database, running)
+
+    ended = [(row.status, row.last_error) for row in rows_of(database, jobs)]
+    assert ended[0] == ("done", None)
+    assert ended[1:] == [("cancelled", "cancelled: the batch campaign was abandoned: RuntimeError: no more")] * 2
+    assert (complete_all(database, JOBS), callbacks(database)) == ((), [])
+
+
+def test_a_name_is_used_once(database: Database) -> None:
+    """While it is open, and afterwards until it is pruned."""
+    with batch("campaign"), pytest.raises(BatchExists, match="already a batch 'campaign'"), batch("campaign"):
+        raise AssertionError
+    with pytest.raises(BatchExists), batch("campaign"):
+        raise AssertionError
+
+    assert len(rows_of(database, batches)) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("",), BadField),
+        ((7,), BadField),
+        (("x" * 191,), BadField),
+        (("chain:x",), BadField),
+        (("campaign", 7), BadStep),
+        (("campaign", ("report", 7)), BadStep),
+        (("campaign", ("report", {"batch": 1})), BadField),
+        (("campaign", ("report", {"when": object()})), BadPayload),
+        (("campaign", step("report", delay=-1e99)), BadField),
+    ],
+)
+def test_a_wrong_batch_is_a_sentence(arguments: tuple[Any, ...], error: type[Exception], database: Database) -> None:
+    """Before anything is written."""
+    name, *rest = arguments
+    with pytest.raises(error):
+        batch(name, on_complete=rest[0] if rest else None)
+
+    assert rows_of(database, batches) == []
+
+
+def test_what_cannot_be_a_child_is_a_sentence(migrated_url: str) -> None:
+    """Another group, another transaction, a batch whose block has ended."""
+    connection = as_connection(migrated_url)
+    with closing(connection), batch("campaign") as own:
+        with pytest.raises(BadField, match="left out in the batch"):
+            mayfly.enqueue("child", group_key="other")
+        with pytest.raises(BadField, match="it commits for itself"):
+            mayfly.enqueue("child", connection=connection)
+    with pytest.raises(BatchClosed):
+        mayfly.enqueue("child", batch=own)
+
+
+@pytest.fixture
+def handling(app: App, database: Database) -> Job:
+    """A child of a batch, whose handler is the test."""
+    fill(1)
+    (job,) = claim_jobs(database, 1)
+    job.lifeline = MainLifeline("worker-1", app.database)
+    return job
+
+
+def handle(job: Job, work: Any) -> None:
+    token = RUNNING.set(job)
+    try:
+        work()
+    finally:
+        RUNNING.reset(token)
+
+
+def test_a_child_adds_siblings(handling: Job, database: Database) -> None:
+    """Held back with its own outcome, so that the batch can't be over in between; in either way of writing."""
+
+    def breed() -> None:
+        assert handling.batch is not None
+        with handling.batch:
+            mayfly.enqueue("child")
+        mayfly.enqueue("child", batch=handling.batch)
+        mayfly.enqueue("stranger")
+
+    handle(handling, breed)
+    settle_all(database, [handling])
+    before = callbacks(database)
+    groups = {row.type: row.group_key for row in rows_of(database, jobs)}
+    settle_all(database, [job for job in claim_jobs(database, 3) if job.type == "child"])
+
+    assert groups == {"child": "campaign", "stranger": None}
+    assert (before, [each["batch"]["done"] for each in callbacks(database)]) == ([], [3])
+
+
+def test_a_group_that_is_no_batch_has_none(app: App, database: Database) -> None:
+    """And neither has a job without a group."""
+    mayfly.enqueue("child", group_key="a group")
+    mayfly.enqueue("child")
+    found = claim_jobs(database, 2)
+    for job in found:
+        job.lifeline = MainLifeline("worker-1", app.database)
+
+    assert [job.batch for job in found] == [None, None]
+
+
+def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: Database) -> None:
+    """All of it, sealed, or nothing; what an abandoned block has enqueued is dropped at once."""
+
+    def campaign() -> None:
+        with batch("inner", on_complete="report"):
+            mayfly.enqueue_many([{"type": "grandchild"}] * 2)
+        with suppress(RuntimeError), batch("abandoned"):
+            mayfly.enqueue("never")
+            raise RuntimeError
+        with pytest.raises(BatchExists), batch("campaign"):
+            raise AssertionError
+        with batch("empty", on_complete="report"):
+            pass
+
+    handle(handling, campaign)
+    before = [row.batch_key for row in rows_of(database, batches)]
+    settled = settle_all(database, [handling])
+    over = settle_all(database, [job for job in claim_jobs(database, 5) if job.type == "grandchild"])
+
+    assert before == ["campaign"]
+    assert {each.key for each in settled.completed} == {"campaign", "empty"}
+    assert [each.key for each in over.completed] == ["inner"]
+    assert {row.type for row in rows_of(database, jobs)} == {"child", "grandchild", "report"}
+
+
+def test_a_handlers_transaction_ends_a_batch_too(handling: Job, database: Database) -> None:
+    """Its outcome is committed elsewhere than all others', and is looked after all the same."""
+    assert isinstance(handling.lifeline, MainLifeline)
+    with handling.transaction():
+        pass
+    outbox = Outbox(handling.lifeline.database, JOBS, make_settler(), silent_log())
+
+    outbox.settle_in(handling.lifeline.opened, Settlement(handling, DONE, 1))
+
+    assert len(callbacks(database)) == 1
+
+
+def test_an_operator_who_cancels_the_last_children_ends_the_batch(database: Database) -> None:
+    """By its name, which is their group."""
+    fill(3)
+
+    cancelled = mayfly.cancel(group_key="campaign")
+
+    assert cancelled.ended == 3
+    assert [each["batch"]["cancelled"] for each in callbacks(database)] == [3]
+
+
+def test_old_batches_are_pruned(database: Database) -> None:
+    """Those that are over, with KEEP_DONE_DAYS; and those whose block never ended."""
+    for name in ("old", "young", "never sealed", "open"):
+        fill(name == "open", name)
+    old = database.clock.now() - timedelta(days=9)
+    change = "UPDATE mayfly_batches SET created_at = :old, completed_at = :old WHERE batch_key = 'old'"
+    run_sql(database, change, old=database.dialect.bound(old))
+    change = (
+        "UPDATE mayfly_batches SET created_at = :old, sealed_at = NULL, completed_at = NULL WHERE batch_key = :key"
+    )
+    run_sql(database, change, old=database.dialect.bound(old), key="never sealed")
+
+    prune(database, JOBS, Keep())
+
+    assert [row.batch_key for row in rows_of(database, batches)] == ["open", "young"]

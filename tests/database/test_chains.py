@@ -1,0 +1,209 @@
+"""The next step of a chain is enqueued in the transaction in which the one before it is done, and only then."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import mayfly
+from mayfly import batch, chain, step
+from mayfly.app import App
+from mayfly.engine import Database
+from mayfly.errors import BadField, BadPayload, BadStep, ChainContainsItself, EmptyChain
+from mayfly.job import Job
+from mayfly.jobs.held import RUNNING
+from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.settle import Settled, settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.outcome import DONE, RELEASED, Kind, Outcome
+from mayfly.schema import JOBS
+from runner.lifelines import MainLifeline
+from tests.database.applications import as_connection
+from tests.database.factories import claim_jobs, make_settler, rows_of, run_sql, servers_only
+from tests.database.proxy import proxied
+from tests.tables import chains, jobs
+
+ENDINGS = [
+    Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD),
+    Outcome(Kind.CANCELLED, error="no"),
+]
+
+pytestmark = pytest.mark.usefixtures("app")
+
+
+def claim_one(app: App, database: Database) -> Job:
+    (job,) = claim_jobs(database, 5)
+    job.lifeline = MainLifeline("worker-1", app.database)
+    return job
+
+
+def settle_one(database: Database, job: Job, outcome: Outcome = DONE) -> Settled:
+    return settle(database, JOBS, make_settler(), [Settlement(job, outcome, 1)], {})
+
+
+def types(database: Database) -> list[str]:
+    return [row.type for row in rows_of(database, jobs)]
+
+
+def test_each_step_follows_on_the_one_before_and_sees_its_result(app: App, database: Database) -> None:
+    """A job at a time, all of one group; nothing is left of the chain at its end."""
+    first = chain(step("a", {"n": 1}, priority=0), ("b", {"n": 2}), "c")
+    seen = []
+    for number in range(3):
+        job = claim_one(app, database)
+        seen.append((job.type, job.payload, job.previous))
+        settle_one(database, job, Outcome(Kind.DONE, result=f'{{"from": {number}}}'))
+
+    assert seen == [("a", {"n": 1}, None), ("b", {"n": 2}, {"from": 0}), ("c", {}, {"from": 1})]
+    assert rows_of(database, jobs)[0].id == first
+    assert len({row.group_key for row in rows_of(database, jobs)}) == 1
+    assert rows_of(database, chains) == []
+
+
+@pytest.mark.parametrize("outcome", ENDINGS, ids=lambda outcome: outcome.kind.value)
+def test_a_step_that_does_not_succeed_ends_its_chain(app: App, database: Database, outcome: Outcome) -> None:
+    """The rest is removed, and told."""
+    chain("a", "b", "c")
+
+    settled = settle_one(database, claim_one(app, database), outcome)
+
+    assert [(each.job.type, each.steps_left) for each in settled.broken] == [("a", 2)]
+    assert (types(database), rows_of(database, chains)) == (["a"], [])
+
+
+def test_a_step_that_is_tried_again_keeps_its_chain(app: App, database: Database) -> None:
+    """And what it may see of the step before."""
+    chain("a", "b")
+    settle_one(database, claim_one(app, database), Outcome(Kind.DONE, result="7"))
+    settle_one(database, claim_one(app, database), RELEASED)
+
+    again = claim_one(app, database)
+
+    assert (again.type, again.previous) == ("b", 7)
+
+
+def test_a_step_that_is_no_longer_ours_brings_no_next_one(app: App, database: Database, rival: Database) -> None:
+    """Whoever has it now does."""
+    chain("a", "b")
+    job = claim_one(app, database)
+    settle_one(rival, job, RELEASED)
+
+    settled = settle_one(database, job)
+
+    assert (len(settled.lost), types(database)) == (1, ["a"])
+
+
+@servers_only
+def test_a_lost_answer_to_a_commit_brings_no_second_one(app: App, database: Database, migrated_url: str) -> None:
+    """The repeat finds the step done by itself."""
+    chain("a", "b", "c")
+    job = claim_one(app, database)
+    with proxied(migrated_url) as (proxy, url):
+        remote = Database(url)
+        remote.connect()
+        proxy.lose_next_commit()
+        settle_one(remote, job)
+        remote.close()
+
+    assert (proxy.lost, types(database)) == (1, ["a", "b"])
+
+
+def test_a_chain_in_a_batch_ends_with_its_last_step(app: App, database: Database) -> None:
+    """Each step joins the batch in the transaction that settles the one before it."""
+    with batch("campaign", on_complete="report"):
+        chain("a", "b")
+
+    over = [settle_one(database, claim_one(app, database)).completed for _ in range(2)]
+
+    assert [len(each) for each in over] == [0, 1]
+    assert [(row.type, row.group_key) for row in rows_of(database, jobs)] == [
+        ("a", "campaign"), ("b", "campaign"), ("report", None),
+    ]  # fmt: skip
+
+
+def test_a_chain_of_a_handler_is_held_back(app: App, database: Database) -> None:
+    """As everything that it enqueues."""
+    mayfly.enqueue("parent")
+    parent = claim_one(app, database)
+    token = RUNNING.set(parent)
+    given = chain("a", "b")
+    RUNNING.reset(token)
+    before = types(database)
+    settle_one(database, parent)
+    settle_one(database, claim_one(app, database))
+
+    assert (given, before, types(database)) == (None, ["parent"], ["parent", "a", "b"])
+
+
+def test_a_chain_can_be_part_of_an_applications_transaction(database: Database, migrated_url: str) -> None:
+    """It commits, or goes, with it."""
+    connection = as_connection(migrated_url)
+    chain("a", "b", connection=connection)
+    connection.rollback()
+    kept = chain("c", "d", group_key="mine", connection=connection)
+    connection.commit()
+    connection.close()
+
+    assert [(row.id, row.type, row.group_key) for row in rows_of(database, jobs)] == [(kept, "c", "mine")]
+    assert [row.job_id for row in rows_of(database, chains)] == [kept]
+
+
+def test_a_steps_delay_counts_from_its_turn(app: App, database: Database) -> None:
+    """Not from when the chain was written down."""
+    chain("a", step("b", delay=600))
+    settle_one(database, claim_one(app, database))
+
+    (_, later) = rows_of(database, jobs)
+    assert 590 < (later.run_at - database.clock.now()).total_seconds() <= 600
+
+
+ENDLESS: list[Any] = ["a"]
+ENDLESS.append(["b", ENDLESS])
+
+
+@pytest.mark.parametrize(
+    ("steps", "error"),
+    [
+        ([], EmptyChain),
+        ([[], [[]]], EmptyChain),
+        ([7], BadStep),
+        ([("a", {}, 3)], BadStep),
+        ([("a", "text")], BadStep),
+        (["a", None], BadStep),
+        (["a", ""], BadField),
+        (["a", ("b", {"x": object()})], BadPayload),
+        (["a", step("b", priority=9)], BadField),
+        (["a", step("b", delay=1e99)], BadField),
+        ([ENDLESS], ChainContainsItself),
+    ],
+)
+def test_a_wrong_chain_is_a_sentence(steps: Sequence[Any], error: type[Exception], database: Database) -> None:
+    """Before its first step is enqueued."""
+    with pytest.raises(error):
+        chain(*steps)
+
+    assert types(database) == []
+
+
+def test_lists_of_steps_are_taken_one_by_one(app: App, database: Database) -> None:
+    """The same list twice is no circle."""
+    twice = ["a", "b"]
+    chain(twice, [twice], "c")
+    for _ in range(5):
+        settle_one(database, claim_one(app, database))
+
+    assert types(database) == ["a", "b", "a", "b", "c"]
+
+
+def test_what_other_hands_ended_leaves_nothing_behind(database: Database) -> None:
+    """Neither who cancels by Mayfly's own means, nor plain SQL and a prune later."""
+    cancelled, pruned = chain("a", "b"), chain("a", "b")
+    mayfly.cancel(cancelled or 0)
+    left = [row.job_id for row in rows_of(database, chains)]
+    long_ago = "'2001-01-01 00:00:00'"
+    run_sql(database, f"UPDATE mayfly_jobs SET status = 'done', run_at = {long_ago}, finished_at = {long_ago}")
+
+    prune(database, JOBS, Keep())
+
+    assert left == [pruned]
+    assert (types(database), rows_of(database, chains)) == ([], [])

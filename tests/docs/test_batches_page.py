@@ -1,0 +1,59 @@
+"""docs/batches.md says what is true: its examples are run as they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mayfly import enqueue, events
+from mayfly.cli import batches as command
+from mayfly.logs import render_text
+from mayfly.testing import drain, enqueued_jobs, using_database
+from mayfly.testing.database import copy_template, make_template
+from tests.factories import NOON
+
+PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text("utf-8")
+BATCH, CHAIN = re.findall(r"^```python\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def told(event: events.Event) -> str:
+    return render_text(event, "WORKER", NOON).strip()
+
+
+def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three mails and the list's two siblings, one of them without an address; then the report, and the table."""
+    make_template(tmp_path / "template")
+    url = copy_template(tmp_path / "template", tmp_path / "mayfly.db")
+    monkeypatch.setenv("DATABASE_URL", url)
+    with using_database(url):
+        exec(BATCH, {"__name__": "shop.jobs"})
+        enqueue("start_campaign", {"campaign": 7, "to": ["nobody", "list:@all"]})
+        drained = drain(raises=False)
+        [report] = enqueued_jobs("send_report")
+
+    shown = CliRunner().invoke(command, [], standalone_mode=False).output
+    assert report.result == "campaign-7: 3 sent, 1 failed. Told ann@example.com."
+    assert drained.outcomes == {"done": 5, "dead": 1}
+    assert [line.split()[:6] for line in shown.splitlines()] == [
+        ["batch", "state", "left", "done", "dead", "cancelled"], ["campaign-7", "complete", "0", "3", "1", "0"],
+    ]  # fmt: skip
+    assert shown.splitlines()[0].strip() in PAGE
+
+
+def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
+    """Each step sees what the one before it returned."""
+    make_template(tmp_path / "template")
+    with using_database(copy_template(tmp_path / "template", tmp_path / "mayfly.db")):
+        namespace = {"__name__": "shop.sums"}
+        exec(CHAIN, namespace)
+        namespace["start"]()  # type: ignore[operator]
+        drain()
+
+        assert [job.result for job in enqueued_jobs()] == [[3, 4, 5], 12, "The sum: 12"]
+
+
+def test_the_log_says_what_the_page_says() -> None:
+    """Word by word."""
+    assert events.batch_over("campaign-7", 3, 1, 0, "send_report").text in PAGE
+    assert events.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE

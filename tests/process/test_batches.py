@@ -1,0 +1,104 @@
+"""A batch of thousands, drained by real runners that are killed over it: its callback comes exactly once."""
+
+import os
+import random
+import secrets
+
+import psutil
+
+from mayfly import jsontext
+from mayfly.clock import pause_between
+from mayfly.opening import create_embedded
+from tests.process.installation import Installation, wait_until
+
+CHILDREN = 3000
+KILLS = 6
+CHILD = "group_key = 'crowd'"
+SETTINGS = {
+    "HANDLERS": "tests.process.crowd",
+    "WORKER_TIMEOUT": "6",
+    "DISPATCH_TIMEOUT": "8",
+    "MAX_WORKERS": "5",
+    "HOST_MAX_WORKERS": "5",
+    "BACKOFF_BASE": "0.01",
+}
+
+
+def count(installation: Installation, condition: str) -> int:
+    return int(installation.rows(f"SELECT COUNT(*) AS number FROM mayfly_jobs WHERE {condition}")[0].number)
+
+
+def fill(installation: Installation, children: int) -> None:
+    create_embedded(installation.url)
+    ran = installation.run("tests.process.crowd", str(children))
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def kill_some(installation: Installation, chance: random.Random) -> None:
+    """A runner, or the dispatcher with or without its runners, while the batch is being drained."""
+    cycle = installation.start("dispatcher", **SETTINGS)
+    wait_until(lambda: installation.runner_pids() or cycle.poll() is not None, "a runner works")
+    pause_between(0, 0.5)
+    if cycle.poll() is None:
+        dispatcher = psutil.Process(cycle.pid)
+        dispatcher.suspend()  # or it might fork one more between the look and the kill
+        runners = dispatcher.children()
+        victims = chance.choice([chance.sample(runners, min(1, len(runners))), [dispatcher], [dispatcher, *runners]])
+        for each in victims:
+            each.kill()
+        if dispatcher not in victims:
+            dispatcher.resume()
+    cycle.communicate(timeout=60)
+
+
+def drain(installation: Installation) -> None:
+    def is_drained() -> bool:
+        installation.dispatch(**SETTINGS)
+        return count(installation, "status IN ('pending', 'processing')") == 0
+
+    wait_until(is_drained, "all have ended", seconds=60)
+
+
+def test_the_callback_of_a_batch_comes_once_whoever_is_killed(installation: Installation) -> None:
+    """Children that fail, that enqueue siblings, and chains among them: all are in the one report."""
+    seed = int(os.environ.get("CHAOS_SEED") or secrets.randbelow(10**6))
+    print(f"CHAOS_SEED={seed}")
+    chance = random.Random(seed)
+    fill(installation, CHILDREN)
+
+    for _ in range(KILLS):
+        kill_some(installation, chance)
+    drain(installation)
+
+    reports = installation.rows("SELECT payload, status FROM mayfly_jobs WHERE type = 'report'")
+    children, dead = count(installation, CHILD), count(installation, f"{CHILD} AND status = 'dead'")
+    told = {"batch": "crowd", "done": children - dead, "dead": dead, "cancelled": 0}
+    assert [(jsontext.decode(row.payload), row.status) for row in reports] == [({"to": "ann", "batch": told}, "done")]
+    # Each tenth had one sibling, each chain a second step; but for those that were killed three times over.
+    plain, chains = CHILDREN - CHILDREN // 100, CHILDREN // 100
+    wanted, killed = plain + plain // 10 + 2 * chains, count(installation, f"{CHILD} AND crashes >= 3")
+    assert wanted - killed <= children <= wanted
+    assert installation.rows("SELECT job_id FROM mayfly_chains") == []
+    assert "Traceback" not in installation.log
+
+
+def test_a_batch_is_seen_in_summary_and_list(embedded: Installation) -> None:
+    """A cycle in which one was completed says so; `mayfly batches` shows it, and to machines as JSON."""
+    fill(embedded, 1)
+
+    cycle = embedded.dispatch(**SETTINGS)
+    listed = embedded.run("mayfly", "batches")
+    facts = jsontext.decode(embedded.run("mayfly", "batches", "--json").stdout)
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert "Batch crowd is complete: done=1 dead=0 cancelled=0, report is enqueued" in embedded.log
+    assert "Batches completed: 1" in embedded.log
+    assert listed.stdout.splitlines()[1].split()[:6] == ["crowd", "complete", "0", "1", "0", "0"]
+    assert [(each["batch"], each["state"], each["done"]) for each in facts] == [("crowd", "complete", 1)]
+
+
+def test_a_list_without_batches_is_no_error(embedded: Installation) -> None:
+    """An installation that uses none."""
+    ran = embedded.run("mayfly", "batches")
+
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "There are no batches. See docs/batches.md.\n", "")
