@@ -37,12 +37,15 @@ class Progress:
     ends: list[RunnerEnd] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
+    aside: dict[str, int] = field(default_factory=dict)  # jobs of a lane that wait for a whole window: the next one
 
     def note(self, ended: EndedChild) -> None:
         ending = ending_of(ended.exit)
-        self.ends.append(RunnerEnd(ended.assignment.lane, ending, ended.lived_ms))
+        lane = ended.assignment.lane
+        self.ends.append(RunnerEnd(lane, ending, ended.lived_ms))
+        self.aside[lane] = max(self.aside.get(lane, 0), ended.exit.seen.aside)
         if would_end_again(ended.exit):
-            self.broken_lanes.add(ended.assignment.lane)
+            self.broken_lanes.add(lane)
 
 
 def run_cycle(world: World, lock: HostLock) -> Summary:
@@ -125,7 +128,7 @@ def supervise(
             aftermath.of_ended(each)
         if supervisor.may_spawn and not progress.problems and (ended or linger.sees_work()):
             without = frozenset(progress.broken_lanes) if ended else linger.left_alone(progress.broken_lanes)
-            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor))
+            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor), progress.aside)
             if more is not None:
                 tell_plan(world, more, only_started=True)
                 spawn(world, spawner, supervisor, more)

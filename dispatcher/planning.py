@@ -62,19 +62,23 @@ def plan_first(world: World, cycle_id: int) -> Planned:
 
 
 def plan_more(
-    world: World, cycle_id: int, without: frozenset[str], idle: Mapping[str, int] | None = None
+    world: World,
+    cycle_id: int,
+    without: frozenset[str],
+    idle: Mapping[str, int] | None = None,
+    aside: Mapping[str, int] = NOBODY,
 ) -> Planned | None:
     """A slot was freed, or work has come: plan again, if a lane has work and there is time for it."""
     if runner_deadline(world) - monotonic() < WORTH_STARTING_SECONDS:
         return None
     counted = world.database.read(lambda connection: count_work(connection, world))
-    if not make_plan(world, counted, without, idle).runners:
+    if not make_plan(world, counted, without, idle, aside).runners:
         return None
     with planning(world.database, world.place.host) as number:
-        return _plan(world, number, cycle_id, without, idle)
+        return _plan(world, number, cycle_id, without, idle, aside)
 
 
-def look(world: World, coming: Mapping[str, int] = MappingProxyType({})) -> tuple[Counted, Plan]:
+def look(world: World, coming: Mapping[str, int] = NOBODY) -> tuple[Counted, Plan]:
     """The plan as it would be, without a lock and without a trace: --dry-run."""
     counted = world.database.read(lambda connection: count_work(connection, world)).plus(coming)
     return counted, make_plan(world, counted)
@@ -98,10 +102,15 @@ def count_work(connection: Connection, world: World) -> Counted:
 
 
 def make_plan(
-    world: World, counted: Counted, without: frozenset[str] = frozenset(), idle: Mapping[str, int] | None = None
+    world: World,
+    counted: Counted,
+    without: frozenset[str] = frozenset(),
+    idle: Mapping[str, int] | None = None,
+    aside: Mapping[str, int] = NOBODY,
 ) -> Plan:
     """Lanes that are not served now are planned with nothing pending: what they run still fills their pools.
 
+    What was put aside waits for the next cycle, and is no reason to start anybody.
     `idle` are the runners that wait for work, where that is known: all others are busy for as long as we can tell.
     """
     due = {each.lane: each for each in counted.due}
@@ -113,7 +122,7 @@ def make_plan(
         counts.append(
             LaneCount(
                 lane=_lane(world, name, counted.paused.get(name)),
-                pending=found.pending if served else 0,
+                pending=max(0, found.pending - aside.get(name, 0)) if served else 0,
                 running=running,
                 busy=0 if idle is None else max(0, running - idle.get(name, 0)),
                 capped=found.capped,
@@ -144,9 +153,10 @@ def _plan(
     cycle_id: int,
     without: frozenset[str] = frozenset(),
     idle: Mapping[str, int] | None = None,
+    aside: Mapping[str, int] = NOBODY,
 ) -> Planned:
     counted = world.database.read(lambda connection: count_work(connection, world))
-    plan = make_plan(world, counted, without, idle)
+    plan = make_plan(world, counted, without, idle, aside)
     now = world.database.clock.now()
     assignments = tuple(_assign(world, plan, number, cycle_id, now))
     waiting = plan.passed_over()

@@ -128,6 +128,26 @@ class Interrupted(BaseException):
     """Raised inside a handler whose time is up. No Exception, so that `except Exception` does not swallow it."""
 
 
+class HandlerEnded(BaseException):
+    """Raised inside a handler by what it asked of its runner, to end it just there. No Exception, as above."""
+
+
+class SliceEnded(HandlerEnded):
+    """Its window nears its end: the next one goes on from the checkpoint."""
+
+
+class CancelRequested(HandlerEnded):
+    """Somebody wants the job to end."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class LeaseGone(HandlerEnded):
+    """Somebody else owns the job now: whatever its handler did from here on would be done twice."""
+
+
 # --- enqueueing -------------------------------------------------------------------------------------------
 
 
@@ -271,6 +291,27 @@ class TransactionClosed(HandlerError):
             "Nothing more can be written in a closed transaction: job.transaction() is committed together with its "
             "job. Leave commit(), rollback() and close() out of the handler."
         )
+
+
+class BadCheckpoint(HandlerError):
+    def __init__(self, type_name: str, reason: str) -> None:
+        super().__init__(
+            f"The checkpoint of {type_name} is refused: {reason}. Keep a cursor there, such as a row's number, and "
+            "the rest where it came from."
+        )
+
+
+class CheckpointInTransaction(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "job.checkpoint() inside job.transaction() is refused: that block is the job's last and commits with its "
+            "`done`. Commit each step on a connection of your own, then call job.checkpoint()."
+        )
+
+
+class BadProgress(HandlerError):
+    def __init__(self, type_name: str, reason: str) -> None:
+        super().__init__(f"The progress of {type_name} is refused: {reason}.")
 
 
 class NeverAwaited(HandlerError):

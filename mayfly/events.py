@@ -313,6 +313,11 @@ def guard_interrupted(job_id: int, type_name: str, seconds: float) -> Event:
     return _said("guard_interrupted", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)
 
 
+def job_sliced(job_id: int, type_name: str, slices: int, seconds: float) -> Event:
+    text = f"Job {job_id} ({type_name}): slice {slices} ended after {seconds:.1f} s, the next cycle goes on"
+    return _said("job_sliced", text, job_id=job_id, type=type_name, slices=slices, seconds=seconds)
+
+
 def job_left_behind(job_id: int, type_name: str, seconds: float) -> Event:
     text = f"Job {job_id} ({type_name}) cannot be interrupted after {seconds:.1f} s: this worker leaves it and ends"
     return _said("job_left_behind", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)

@@ -11,6 +11,8 @@ from mayfly.errors import OutsideARunner
 from mayfly.jobs.looks import wish_to_cancel
 from mayfly.joining import Batch, batch_of
 from mayfly.schema import JOBS
+from mayfly.slicing import MOVED
+from mayfly.trail import Trail, Window
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -29,7 +31,7 @@ class Special(NamedTuple):
     expires_at: datetime | None = None
     checkpoint: str | None = None  # JSON
     slices: int = 0
-    stalled: int = 0
+    stalled: int = 0  # slices in a row that brought it no further; below 0 once this run has
     cancel_reason: str | None = None
 
 
@@ -48,6 +50,15 @@ class Lifeline(Protocol):
         """Whether the handler has asked for one: what is written on its thread then commits with its job."""
 
     def transaction(self, job: "Job") -> "AbstractContextManager[Connection]": ...
+
+    def window(self, job: "Job") -> Window:
+        """Since when its handler runs, and until when it may."""
+
+    def keep_checkpoint(self, job: "Job", text: str, moved: bool) -> None:
+        """Raises HandlerEnded if the job is to be cancelled, or no longer ours."""
+
+    def keep_progress(self, job: "Job", text: str) -> None:
+        """Raises LeaseGone if the job is no longer ours."""
 
 
 class _NoLifeline:
@@ -77,6 +88,7 @@ class Job:
     lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
     ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
     held: "list[Held] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
+    trail: Trail | None = field(default=None, repr=False)  # of a handler that tells how far it is
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -122,3 +134,34 @@ class Job:
         if reason is not None:
             self.special = (self.special or Special())._replace(cancel_reason=reason)
         return reason is not None
+
+    @property
+    def state(self) -> Any:
+        """What the last checkpoint said, be it of this run or an earlier one; None before the first. A fresh copy."""
+        kept = self.special.checkpoint if self.special is not None else None
+        return None if kept is None else jsontext.decode(kept)
+
+    def checkpoint(self, state: Any) -> None:
+        """Keep how far the work is, as JSON: another run finds it in `job.state`, whatever ended this one.
+
+        Ends the handler here if its window nears its end: the next cycle goes on, and no attempt is spent.
+        """
+        self._trail().checkpoint(self, state)
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Show people how far the work is. May be called as often as you like: it is written once a second."""
+        self._trail().progress(self, done, total, text)
+
+    def note_checkpoint(self, text: str) -> None:
+        """As the row has it now."""
+        self.special = (self.special or Special())._replace(checkpoint=text, stalled=MOVED)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether this run has brought it further than it was."""
+        return self.special is not None and self.special.stalled == MOVED
+
+    def _trail(self) -> Trail:
+        if self.trail is None:
+            self.trail = Trail(self.lifeline.window(self).started)
+        return self.trail

@@ -61,6 +61,7 @@ class Kind(StrEnum):
     CANCELLED = "cancelled"
     SNOOZED = "snoozed"
     RELEASED = "released"  # never started, or interrupted through no fault of its own
+    SLICED = "sliced"  # ended at a checkpoint; the next cycle goes on from there
     CRASHED = "crashed"  # its process died over it; will be tried again, alone
 
 

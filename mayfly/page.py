@@ -9,7 +9,7 @@ from pathlib import Path
 from mayfly.errors import StateDirUnsafe
 
 SIZE = 6 * 4096
-_HEADER = struct.Struct("=4s4xdQQQQ")  # magic, hard deadline, done, failed, busy microseconds, slots ever used
+_HEADER = struct.Struct("=4sidQQQQ")  # magic, put aside, hard deadline, done, failed, busy µs, slots ever used
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
@@ -36,6 +36,7 @@ class Seen:
     done: int = 0
     failed: int = 0
     busy_ms: float = 0.0
+    aside: int = 0  # jobs for which there was no time left in this cycle
 
     def running_job(self, job_id: int) -> RunningJob | None:
         return next((each for each in self.running if each.job_id == job_id), None)
@@ -60,8 +61,8 @@ class Page:
         finally:
             os.close(descriptor)
         bytes_ = memoryview(self._memory)
-        self._integers, self._reals = bytes_.cast("q"), bytes_.cast("d")
-        self._views = (self._integers, self._reals, bytes_)
+        self._integers, self._reals, self._halves = bytes_.cast("q"), bytes_.cast("d"), bytes_.cast("i")
+        self._views = (self._integers, self._reals, self._halves, bytes_)
         self._free = list(reversed(range(SLOTS)))
         self._slots: dict[int, tuple[int, float]] = {}  # of each running job: where it stands, and when it started
         self._done = self._failed = self._used = 0
@@ -94,10 +95,21 @@ class Page:
             self._integers[3] = self._failed
         self._integers[4] = int(self._busy * 1e6)
 
+    def window_of(self, job_id: int) -> RunningJob | None:
+        """When a job of this process began, and its own limit; None for one that is settled."""
+        found = self._slots.get(job_id)
+        if found is None:
+            return None
+        slot, started = found
+        return RunningJob(job_id, started, self._reals[_FIRST_SLOT + slot * _WORDS_A_SLOT + 2] or None)
+
     def acquit(self) -> None:
         """Whatever ends this process now, no running job is to blame for it."""
         for slot, _started in self._slots.values():
             self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = NOBODY
+
+    def note_aside(self, jobs: int) -> None:
+        self._halves[1] = jobs
 
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
@@ -126,7 +138,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, hard_deadline, done, failed, busy, used = _HEADER.unpack_from(content)
+    _magic, aside, hard_deadline, done, failed, busy, used = _HEADER.unpack_from(content)
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
-    return Seen(running, hard_deadline, done, failed, busy / 1000)
+    return Seen(running, hard_deadline, done, failed, busy / 1000, aside)

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 from mayfly.backoff import Backoff
 from mayfly.job import Job
-from mayfly.outcome import DONE, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.outcome import DONE, RELEASED, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.slicing import SLICES_ALLOWED, WHOLE_WINDOW
 from mayfly.wording import Failure
 
 CRASHES_ALLOWED = 3
 INTERRUPTIONS_ALLOWED = 3
-WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def after_return(result: str | None, note: str | None = None) -> Outcome:
 def after_steer(job: Job, steer: Steer, failure: Failure, chances: Chances) -> Outcome:
     match steer:
         case Cancel():
-            return Outcome(Kind.CANCELLED, error=failure.message)
+            return after_cancel(failure.message)
         case Dead():
             return _dead(failure, Kind.FAILED)
         case Snooze(until=None, after=after):
@@ -73,7 +73,12 @@ class Interruption:
 
 
 def after_interruption(job: Job, interruption: Interruption, chances: Chances) -> Outcome:
-    """A job that had its time has failed; one that merely came late gets another window, three times."""
+    """A job that had its time has failed; one that merely came late gets another window, three times.
+
+    One that has changed its checkpoint meanwhile was well on its way.
+    """
+    if job.has_moved:
+        return after_slice(job)
     own, ran = interruption.timeout_seconds, interruption.ran_seconds
     had_own_time = own is not None and ran >= own
     had_window = ran >= WHOLE_WINDOW * interruption.window_seconds
@@ -81,6 +86,23 @@ def after_interruption(job: Job, interruption: Interruption, chances: Chances) -
         failure = Failure.from_reason(f"timed out after {ran:.1f} s")
         return after_failure(job, failure, chances, ending=Kind.TIMED_OUT)
     return Outcome(Kind.RELEASED, keeps_attempt=True, interrupted=True)
+
+
+def after_slice(job: Job) -> Outcome:
+    """Ended at a checkpoint: the next cycle goes on, no attempt is spent. Who stands still for too long is dead."""
+    stalled = (job.special.stalled if job.special is not None else 0) + 1
+    if stalled >= SLICES_ALLOWED:
+        return _dead(Failure.from_reason(f"{stalled} slices without a changed checkpoint"), Kind.TIMED_OUT)
+    return Outcome(Kind.SLICED, keeps_attempt=True)
+
+
+def after_cancel(reason: str) -> Outcome:
+    return Outcome(Kind.CANCELLED, error=reason)
+
+
+def after_stop(job: Job) -> Outcome:
+    """Its runner was asked to end, and could not wait for it any longer."""
+    return after_slice(job) if job.has_moved else RELEASED
 
 
 def after_crash(job: Job, reason: str, chances: Chances) -> Outcome:

@@ -45,6 +45,7 @@ class BatchRunner:
     outbox: Outbox
     guard: Guard
     log: Log
+    aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
 
     def run(self, batch: Sequence[Job]) -> Report:
         """The last outcomes are left in the outbox: they are written before the next claim."""
@@ -90,8 +91,21 @@ class BatchRunner:
         """What became of the job at last; None if it is no longer ours."""
         if self.invoker.lifeline.opened.connection is not None:
             return self._settle_with_handler(job, ran)
-        self.outbox.add(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
+        self.settle_or_put_aside(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
         return ran
+
+    def settle_or_put_aside(self, settlement: Settlement, at_once: bool = False) -> None:
+        """A slice stays ours to the end: it is the first of its lane, and would be taken again at once."""
+        if settlement.outcome.kind is Kind.SLICED:
+            self.aside.append(settlement)
+        else:
+            self.outbox.add(settlement, at_once)
+
+    def give_back_aside(self) -> None:
+        """At the end of this runner's life. The page tells the dispatcher that another one is no help now."""
+        self.invoker.page.note_aside(len(self.aside))
+        while self.aside:
+            self.outbox.add(self.aside.pop())
 
     def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:
         """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
@@ -116,6 +130,9 @@ class BatchRunner:
         kind, error = ran.outcome.kind, ran.outcome.error or ""
         if ran.dropped:
             self.log.say(events.result_dropped(job.id, job.type, ran.dropped))
+        elif kind is Kind.SLICED:
+            slices = (job.special.slices if job.special else 0) + 1
+            self.log.say(events.job_sliced(job.id, job.type, slices, (ran.duration_ms or 0) / 1000))
         elif ran.cause is Cause.GUARD:
             self.log.say(events.guard_interrupted(job.id, job.type, (ran.duration_ms or 0) / 1000))
         elif kind in WORTH_A_LINE:

@@ -134,7 +134,7 @@ class Crew:
             self._log.say(events.lost_lease(job.id, job.type))
             return
         settlement = Settlement(job, ran.outcome, ran.duration_ms)
-        (self._outbox.count_later if run.is_settled else self._outbox.add)(settlement)
+        (self._outbox.count_later if run.is_settled else self._batches.settle_or_put_aside)(settlement)
         self._report.outcomes[ran.outcome.kind] += 1
         if ran.outcome is not DONE:
             self._batches.note(job, ran, self._report)

@@ -1,6 +1,7 @@
 """Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ from mayfly import admission, jsontext, verdict
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
-from mayfly.errors import Interrupted, NeverAwaited
+from mayfly.errors import CancelRequested, HandlerEnded, Interrupted, NeverAwaited, SliceEnded
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.jobs.held import RUNNING
@@ -94,6 +95,9 @@ class Invoker:
         except Steer as steer:
             self._undo(steer)
             ran = self.steered(handler, job, steer)
+        except HandlerEnded as error:
+            self._undo(error)
+            ran = self.ended(job, error)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
             ran = self.failed(job, error)
         finally:
@@ -103,6 +107,8 @@ class Invoker:
                 hooks.after(job, ran.outcome)
             self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is Kind.DONE)
             self.guard.relax()
+        if job.trail is not None:
+            self.write_last_progress(job)
         duration_ms, at_once = round((ended - started) * 1000), handler.ack == "each"
         if ran is RETURNED:  # to replace a tuple's fields costs more than to make one
             return Ran(DONE, duration_ms, at_once=at_once)
@@ -116,13 +122,28 @@ class Invoker:
 
     def interrupted(self, handler: Handler, job: Job, ran_seconds: float, cause: Cause) -> Ran:
         if cause is Cause.STOP:
-            return Ran(RELEASED, cause=cause)
+            return self._ran(job, verdict.after_stop(job), cause)
         interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
         return self._ran(job, verdict.after_interruption(job, interruption, self._chances(handler)), cause)
 
     def steered(self, handler: Handler, job: Job, steer: Steer) -> Ran:
         failure = Failure.from_reason(str(steer) or type(steer).__name__)
         return self._ran(job, verdict.after_steer(job, steer, failure, self._chances(handler)))
+
+    def ended(self, job: Job, error: HandlerEnded) -> Ran:
+        """What it asked for has ended it. Where the lease is gone, settling finds no row, and tells."""
+        match error:
+            case SliceEnded():
+                return self._ran(job, verdict.after_slice(job))
+            case CancelRequested(reason=reason):
+                return Ran(verdict.after_cancel(reason))
+        return Ran(RELEASED)
+
+    def write_last_progress(self, job: Job) -> None:
+        """What the throttle held back. Whatever is wrong with the job or the database, settling meets it too."""
+        with suppress(Exception, HandlerEnded):
+            if job.trail is not None:
+                job.trail.write_progress(job)
 
     def _unknown(self, job: Job) -> Ran:
         """While a module is broken nobody knows whether the handler is in it: the job must not pay for that."""

@@ -21,6 +21,7 @@ from runner.batch import BatchRunner, Report
 from runner.claims import Claims
 from runner.connections import RunnerApp
 from runner.guard import Guard
+from runner.horizon import Horizon
 from runner.inherited import Inherited
 from runner.invoke import Invoker
 from runner.lifelines import MainLifeline
@@ -75,7 +76,7 @@ def _work(
     invoker = Invoker(
         registry=registry.hooked(hooks) if hooks else registry,
         database=database,
-        lifeline=MainLifeline(assignment.worker_id, database),
+        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database),
         guard=guard,
         page=page,
         usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -88,6 +89,7 @@ def _work(
     try:
         stay = Stay(claims, guard, assignment.stays_until, settings.poll_interval) if assignment.stays_until else None
         code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log, stay)
+        batches.give_back_aside()
         outbox.flush()
         pausing.bring_back(database)
         return code
@@ -121,8 +123,10 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     from runner.runs import Runs
 
     invoker = batches.invoker
-    worker_id = invoker.lifeline.worker_id
-    runs = Runs(invoker.registry, invoker.page, limit, worker_id, app.beside, batches.outbox.settle_beside)
+    lifeline, settle_beside = invoker.lifeline, batches.outbox.settle_beside
+    runs = Runs(
+        invoker.registry, invoker.page, limit, lifeline.worker_id, lifeline.horizon, app.beside, settle_beside
+    )
     return Crew(batches, claims, runs).run
 
 

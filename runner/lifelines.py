@@ -8,6 +8,10 @@ from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import TransactionOnTheLoop
 from mayfly.job import Job
+from mayfly.jobs.advance import store_checkpoint, store_progress
+from mayfly.schema import JOBS
+from mayfly.trail import Window
+from runner.horizon import Horizon
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection as Lent
@@ -49,12 +53,33 @@ class JobTransaction:
         self._stack.close()
 
 
-class MainLifeline:
+class _Lifeline:
+    """What is the same wherever a handler runs."""
+
+    def __init__(self, worker_id: str, horizon: Horizon, asked: Callable[[], Database]) -> None:
+        self.worker_id = worker_id
+        self.horizon = horizon
+        self._asked = asked
+
+    @property
+    def database(self) -> Database:
+        return self._asked()
+
+    def window(self, job: Job) -> Window:
+        return self.horizon.window(job)
+
+    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
+        store_checkpoint(self.database, JOBS, self.worker_id, job, text, moved)
+
+    def keep_progress(self, job: Job, text: str) -> None:
+        store_progress(self.database, JOBS, self.worker_id, job, text)
+
+
+class MainLifeline(_Lifeline):
     """For plain functions, which run in the main thread: through the runner's one connection."""
 
-    def __init__(self, worker_id: str, database: Database) -> None:
-        self.worker_id = worker_id
-        self.database = database
+    def __init__(self, worker_id: str, horizon: Horizon, database: Database) -> None:
+        super().__init__(worker_id, horizon, lambda: database)
         self.opened = JobTransaction(database)
 
     @property
@@ -69,16 +94,8 @@ class MainLifeline:
             self.opened.undo(error)
 
 
-class LoopLifeline:
+class LoopLifeline(_Lifeline):
     """For coroutines: through connections that the main thread never waits for."""
-
-    def __init__(self, worker_id: str, beside: Callable[[], Database]) -> None:
-        self.worker_id = worker_id
-        self._beside = beside
-
-    @property
-    def database(self) -> Database:
-        return self._beside()
 
     @property
     def in_transaction(self) -> bool:
@@ -91,8 +108,8 @@ class LoopLifeline:
 class ThreadLifeline(LoopLifeline):
     """For functions in threads: each has a transaction of its own, if it asks for one."""
 
-    def __init__(self, worker_id: str, beside: Callable[[], Database]) -> None:
-        super().__init__(worker_id, beside)
+    def __init__(self, worker_id: str, horizon: Horizon, asked: Callable[[], Database]) -> None:
+        super().__init__(worker_id, horizon, asked)
         self.opened: JobTransaction | None = None
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 
 from mayfly.clock import monotonic
-from mayfly.errors import Interrupted
+from mayfly.errors import HandlerEnded, Interrupted
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import Steer
@@ -67,6 +67,8 @@ class Run:
 def judge(run: Run, invoker: Invoker) -> Ran:
     """What became of a run that has ended, or that is left behind. The words are those for plain functions."""
     ran = _judged(run, invoker)
+    if run.job.trail is not None:
+        invoker.write_last_progress(run.job)
     return ran._replace(duration_ms=round(run.seconds * 1000))
 
 
@@ -78,4 +80,6 @@ def _judged(run: Run, invoker: Invoker) -> Ran:
         return invoker.interrupted(handler, job, run.seconds, run.cause)
     if isinstance(error, Steer):
         return invoker.steered(handler, job, error)
+    if isinstance(error, HandlerEnded):
+        return invoker.ended(job, error)
     return invoker.failed(job, error or Interrupted())

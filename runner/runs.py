@@ -12,6 +12,7 @@ from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
+from runner.horizon import Horizon
 from runner.lifelines import LoopLifeline, ThreadLifeline
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
@@ -41,6 +42,7 @@ class Runs:
         page: Page,
         limit: int,
         worker_id: str,
+        horizon: Horizon,
         beside: Callable[[], Database],
         commit: Commit,
     ) -> None:
@@ -48,6 +50,7 @@ class Runs:
         self._page = page
         self._limit = limit
         self._worker_id = worker_id
+        self._horizon = horizon
         self._beside = beside  # for what handlers ask of us
         self._commit = commit
         self._mailbox = Mailbox()
@@ -119,9 +122,12 @@ class Runs:
     def _open_loop(self) -> Place:
         from runner.loop import Loop
 
-        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._beside))
+        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._horizon, self._beside))
 
     def _open_threads(self) -> Place:
         from runner.threads import Threads
 
-        return Threads(self._mailbox, lambda: ThreadLifeline(self._worker_id, self._beside), self._commit)
+        def lifeline() -> ThreadLifeline:
+            return ThreadLifeline(self._worker_id, self._horizon, self._beside)
+
+        return Threads(self._mailbox, lifeline, self._commit)

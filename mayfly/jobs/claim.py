@@ -73,9 +73,17 @@ def _specials(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Map
     if in_time:
         connection.execute(in_time_statement(jobs), ids=in_time)
     return {
-        job_id: Special(None if was_in_time or expires_at is None else utc_from_driver(expires_at), *rest)
+        job_id: _special(None if was_in_time else expires_at, *rest)
         for job_id, was_in_time, expires_at, *rest in found
     }
+
+
+def _special(
+    expires_at: Any, checkpoint: str | None, slices: int, stalled: int, cancel_reason: str | None
+) -> Special:
+    """A run begins where it stands: that an earlier one, which failed or crashed, had moved is not its merit."""
+    expires = None if expires_at is None else utc_from_driver(expires_at)
+    return Special(expires, checkpoint, slices, max(0, stalled), cancel_reason)
 
 
 @cache

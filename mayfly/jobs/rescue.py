@@ -11,7 +11,7 @@ from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
 from mayfly.fleet.place import Place
 from mayfly.fleet.runners import LOST, Ended, LiveRunner, close_runner, live_runners
-from mayfly.job import Job
+from mayfly.job import Job, Special
 from mayfly.jobs.looks import processing_statement
 from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement, Settler
@@ -86,8 +86,8 @@ def dead_runners(database: Database, here: Place) -> list[LiveRunner]:
 
 
 def _job(lane: str, _worker_id: str, job_id: int, type_name: str, payload: str, *rest: Any) -> Job:
-    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key = rest
+    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled = rest
     return Job(
         job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
-        suspect == 1, utc_from_driver(run_at), group_key,
+        suspect == 1, utc_from_driver(run_at), group_key, Special(stalled=stalled) if stalled else None,
     )  # fmt: skip

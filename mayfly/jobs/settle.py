@@ -239,6 +239,8 @@ def _changes(jobs: JobTable, shape: _Shape) -> Mapping[str, str]:
         changes |= {"worker_id": "NULL", "locked_at": "NULL"}
     if shape.keeps_attempt:
         changes["attempts"] = f"{c.attempts} - 1"
+    if shape.kind is Kind.SLICED:
+        changes |= {"slices": f"{c.slices} + 1", "stalled": f"{c.stalled} + 1"}  # to 0 where it has moved
     if shape.interrupted:
         changes["interruptions"] = f"{c.interruptions} + 1"
     if shape.crashed:

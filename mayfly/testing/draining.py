@@ -37,18 +37,20 @@ def drain(
     *,
     lanes: Iterable[str] | None = None,
     advance: bool | timedelta = False,
+    slice_after: int | None = None,
     raises: bool = True,
     most: int = MOST,
 ) -> Drained:
     """Run what is due until nothing is, and what that enqueues; what happened, run by run.
 
     Lanes are served in the order of their names, jobs within a lane as by a runner. With `advance=True` the queue's
-    clock is moved on to whatever is due next, retries included; with a timedelta no further than that. An error that
+    clock is moved on to whatever is due next, retries included; with a timedelta no further than that. With
+    `slice_after=3` each run is ended at its third checkpoint, and goes on in another. An error that
     a handler did not raise to steer its job ends the drain and is raised here too, unless `raises=False`.
     """
     app = inline_app()
     runs: list[Run] = []
-    with pinned_offset(app.database.clock.offset), _opened(app, lanes, advance) as draining:
+    with pinned_offset(app.database.clock.offset), _opened(app, lanes, advance, slice_after) as draining:
         while (job := draining.next()) is not None:
             if len(runs) == most:
                 draining.give_back(job)
@@ -61,12 +63,14 @@ def drain(
 
 
 @contextmanager
-def _opened(app: InlineApp, lanes: Iterable[str] | None, advance: bool | timedelta) -> Iterator["_Draining"]:
+def _opened(
+    app: InlineApp, lanes: Iterable[str] | None, advance: bool | timedelta, slice_after: int | None
+) -> Iterator["_Draining"]:
     database, settings = app.database, app.settings
     now = database.clock.now()
     announce = announcer(settings, database) if settings.hooks_on_dead else None
     worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
-    with inline_invoker(settings, app.registry, database, announce, worker_id) as invoker:
+    with inline_invoker(settings, app.registry, database, announce, worker_id, slice_after) as invoker:
         outbox = Outbox(database, JOBS, Settler(worker_id, cycle_id, worker_id), inline_log())
         yield _Draining(
             database,
@@ -100,6 +104,7 @@ class _Draining:
     def run(self, job: Job) -> Run:
         """Settled when this returns, whatever it was."""
         ran = self.batches.run_one(job, Report())
+        self.batches.give_back_aside()
         self.batches.outbox.flush()
         error = self.invoker.errors.pop(job.id, None)
         if self.invoker.registry.get(job.type) is None:

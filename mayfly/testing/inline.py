@@ -9,17 +9,18 @@ from mayfly.clock import Clock
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase, UnknownHandler
-from mayfly.job import Job
+from mayfly.job import Job, Special
 from mayfly.jobs.enqueue import Door
 from mayfly.jobs.held import Held, write_held
-from mayfly.outcome import Kind
+from mayfly.outcome import Kind, Outcome
 from mayfly.registry import Handler, Registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings
 from mayfly.testing.apps import AppWithoutDatabase, any_inline_app
-from mayfly.testing.process import InlineInvoker, inline_invoker
+from mayfly.testing.process import InlineInvoker, RowlessLifeline, inline_invoker
 from mayfly.testing.results import Run
 from mayfly.testing.table import would_be_enqueued
+from mayfly.trail import checkpoint_text
 from runner.invoke import Ran
 
 if TYPE_CHECKING:
@@ -35,10 +36,13 @@ def run_inline(
     attempt: int = 1,
     max_attempts: int | None = None,
     group_key: str | None = None,
+    state: Any = None,
+    slice_after: int | None = None,
     raises: bool = True,
 ) -> Run:
     """Run a handler, given by its type or itself, as a runner would; what would become of its job.
 
+    With `state=` it goes on from that checkpoint, with `slice_after=3` it is ended at its third one.
     The payload is checked as by `enqueue`. What the handler raises to steer its job is the outcome; any other error
     is raised here too, unless `raises=False`: then it is an outcome like the others, and `run.error` has it. What the
     handler has enqueued is in `run.enqueued` if it is done, and in the test's database if there is one.
@@ -47,11 +51,12 @@ def run_inline(
         registry = app.registry
         known = _find(registry, handler)
         job = _make_job(app.settings, known, payload or {}, attempt, max_attempts, group_key)
+        if state is not None:
+            job.special = Special(checkpoint=checkpoint_text(job.type, state))
         database = cast(Database, _NoDatabase()) if isinstance(app, AppWithoutDatabase) else app.database
-        with inline_invoker(app.settings, registry, database) as invoker:
+        with inline_invoker(app.settings, registry, database, slice_after=slice_after) as invoker:
             outcome = _run(invoker, job, writes=not isinstance(app, AppWithoutDatabase)).outcome
-            enqueued = would_be_enqueued(job.held or ()) if outcome.kind is Kind.DONE else ()
-            run = Run(job, outcome, invoker.errors.get(job.id), enqueued)
+            run = Run(job, outcome, invoker.errors.get(job.id), would_be_enqueued(_released(invoker, job, outcome)))
     if raises and run.error is not None:
         raise run.noted_error()
     return run
@@ -89,7 +94,7 @@ def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
     """What the handler wrote and enqueued is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
     transaction = invoker.lifeline.opened
-    held = job.held or () if writes and ran.outcome.kind is Kind.DONE else ()
+    held = _released(invoker, job, ran.outcome) if writes else ()
     if transaction.connection is None:
         if held:
             invoker.database.run(lambda connection: write_held(connection, JOBS, held, invoker.database.clock.now()))
@@ -100,6 +105,13 @@ def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
     except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
         return invoker.failed(job, error)
     return ran
+
+
+def _released(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[Held]:
+    """What was held back until the last checkpoint; and if the job is done, until its end."""
+    lifeline = invoker.lifeline
+    kept = lifeline.enqueued if isinstance(lifeline, RowlessLifeline) else []
+    return [*kept, *(job.held or ())] if outcome.kind is Kind.DONE else kept
 
 
 def _in_place_of_settlement(connection: Connection, held: Sequence[Held]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,14 +17,17 @@ from typing import Any
 from mayfly.backoff import Backoff
 from mayfly.engine import Database
 from mayfly.events import Level
-from mayfly.job import Job
+from mayfly.job import Job, Lifeline
+from mayfly.jobs.held import Held
 from mayfly.logs import Log
 from mayfly.outcome import Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
 from mayfly.settings import Settings
+from mayfly.trail import Window
 from runner.guard import Guard
 from runner.hooks import open_hooks
+from runner.horizon import Horizon
 from runner.invoke import Invoker, Misfit, Ran
 from runner.lifelines import LoopLifeline, MainLifeline
 
@@ -36,6 +40,54 @@ class Patience(Guard):
 
     def _arm(self, settle_seconds: float = 0) -> None:
         """No alarm: it would be this process's only one, and the test's own."""
+
+
+class PatientHorizon(Horizon):
+    """As far as one can see, unless the test wants a handler to be ended at its n-th checkpoint."""
+
+    def __init__(self, guard: Guard, page: Page, slice_after: int | None) -> None:
+        super().__init__(guard, page)
+        self._slice_after = slice_after
+        self._asked: Counter[tuple[int, int]] = Counter()
+
+    def window(self, job: Job) -> Window:
+        """Asked once when the first is told of, and then at each checkpoint."""
+        run = job.id, job.claims
+        checkpoints = self._asked[run]
+        self._asked[run] += 1
+        is_over = self._slice_after is not None and checkpoints >= self._slice_after
+        return Window(super().window(job).started, -inf if is_over else inf)
+
+
+class RowlessLifeline(MainLifeline):
+    """For a job that is in no table: the job itself knows its checkpoint, and nobody asks how far it is."""
+
+    def __init__(self, worker_id: str, horizon: Horizon, database: Database) -> None:
+        super().__init__(worker_id, horizon, database)
+        self.enqueued: list[Held] = []
+
+    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:  # noqa: ARG002 - as in a runner
+        """What was enqueued before it stays, whatever becomes of the rest."""
+        self.enqueued += job.held or ()
+        job.held = None
+
+    def keep_progress(self, job: Job, text: str) -> None:
+        """Nowhere."""
+
+
+class LoopedLifeline(LoopLifeline):
+    """For a coroutine that runs in place of a plain function."""
+
+    def __init__(self, around: Lifeline) -> None:
+        assert isinstance(around, MainLifeline)
+        super().__init__(around.worker_id, around.horizon, lambda: around.database)
+        self._around = around
+
+    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
+        self._around.keep_checkpoint(job, text, moved)
+
+    def keep_progress(self, job: Job, text: str) -> None:
+        self._around.keep_progress(job, text)
 
 
 @dataclass(frozen=True)
@@ -63,18 +115,24 @@ def inline_invoker(
     registry: Registry,
     database: Database,
     announce: Callable[[Job], None] | None = None,
-    worker_id: str = "inline",
+    worker_id: str | None = None,
+    slice_after: int | None = None,
 ) -> Iterator[InlineInvoker]:
-    """With the hooks that the settings name; without chance, so that a retry is due when the docs say."""
+    """With the hooks that the settings name; without chance, so that a retry is due when the docs say.
+
+    For jobs that are in no table, unless it is told as which worker they are claimed.
+    """
     with TemporaryDirectory(prefix="mayfly-") as directory:
         page = Page(Path(directory) / "page")
         guard = Patience(page)
+        horizon = PatientHorizon(guard, page, slice_after)
+        lifeline = MainLifeline if worker_id else RowlessLifeline
         hooks = open_hooks(settings, guard, inline_log())
         inline = replace(registry, handlers={name: _inline(each) for name, each in registry.handlers.items()})
         yield InlineInvoker(
             registry=inline.hooked(hooks) if hooks else inline,
             database=database,
-            lifeline=MainLifeline(worker_id, database),
+            lifeline=lifeline(worker_id or "inline", horizon, database),
             guard=guard,
             page=page,
             usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -107,8 +165,7 @@ def _inline(handler: Handler) -> Handler:
 def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @wraps(function)
     def call(job: Job, *payload: Any) -> Any:
-        lifeline = job.lifeline
-        job.lifeline = LoopLifeline(lifeline.worker_id, lambda: lifeline.database)
+        job.lifeline = LoopedLifeline(job.lifeline)
         if not _is_on_a_loop():
             return asyncio.run(function(job, *payload))
         with ThreadPoolExecutor(1) as beside:  # the test is itself a coroutine, and waits

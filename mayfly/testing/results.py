@@ -23,13 +23,18 @@ class Run:
 
     @property
     def kind(self) -> Kind:
-        """`done`, `failed` (will be tried again), `dead`, `cancelled` or `snoozed`; it equals the plain text."""
+        """`done`, `failed` (to be tried again), `dead`, `cancelled`, `snoozed`, `sliced`: equal to the plain text."""
         return self.outcome.kind
 
     @property
     def result(self) -> Any:
         """What the handler returned, as it was or would be stored."""
         return None if self.outcome.result is None else jsontext.decode(self.outcome.result)
+
+    @property
+    def state(self) -> Any:
+        """Its last checkpoint, of this run or an earlier one."""
+        return self.job.state
 
     @property
     def reason(self) -> str | None:

@@ -242,6 +242,7 @@ PURE = (
     "mayfly/schedules/recurrence.py",
     "mayfly/schedules/words.py",
     "mayfly/tally.py",
+    "mayfly/slicing.py",
     "mayfly/verdict.py",
     "mayfly/wording.py",
     "runner/pace.py",
@@ -260,7 +261,8 @@ PLAIN_PYTHON = {
 PLAIN_PYTHON |= {"difflib", "re", "shlex", "traceback", "types", "typing", "zoneinfo"}
 PLAIN_PYTHON |= {"cronsim"}  # somebody else's, and just as pure
 VALUES = {
-    f"mayfly.{name}" for name in ("backoff", "exits", "job", "jsontext", "outcome", "tally", "verdict", "wording")
+    f"mayfly.{name}"
+    for name in ("backoff", "exits", "job", "jsontext", "outcome", "slicing", "tally", "verdict", "wording")
 }
 VALUES |= {"dispatcher.endings", "dispatcher.plan", "mayfly.settings.values"}
 VALUES |= {

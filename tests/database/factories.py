@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 from sqlalchemy import Row, Table, insert, select, text, update
@@ -16,6 +16,8 @@ from mayfly.job import Job
 from mayfly.jobs.claim import Claimant, claim, jobs_from
 from mayfly.jobs.settlement import Settler
 from mayfly.schema import JOBS
+from runner.horizon import Horizon
+from runner.lifelines import MainLifeline
 from tests import tables
 from tests.looking import run
 from tests.servers import engine_names
@@ -51,6 +53,11 @@ def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
 
 def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
     return Settler(worker_id, cycle_id, counted_as=worker_id)
+
+
+def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainLifeline:
+    """For a handler that does not ask how much time it has."""
+    return MainLifeline(worker_id, cast(Horizon, None), database)
 
 
 def insert_runner(

@@ -26,7 +26,16 @@ from mayfly.schema import JOBS
 from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
 from tests.database.applications import as_connection
-from tests.database.factories import change_job, claim_jobs, in_threads, make_settler, rows_of, run_sql, servers_only
+from tests.database.factories import (
+    change_job,
+    claim_jobs,
+    in_threads,
+    make_lifeline,
+    make_settler,
+    rows_of,
+    run_sql,
+    servers_only,
+)
 from tests.database.proxy import proxied
 from tests.tables import batches, jobs
 
@@ -251,7 +260,7 @@ def handling(app: App, database: Database) -> Job:
     """A child of a batch, whose handler is the test."""
     fill(1)
     (job,) = claim_jobs(database, 1)
-    job.lifeline = MainLifeline("worker-1", app.database)
+    job.lifeline = make_lifeline(app.database)
     return job
 
 
@@ -289,7 +298,7 @@ def test_a_group_that_is_no_batch_has_none(app: App, database: Database) -> None
     mayfly.enqueue("child")
     found = claim_jobs(database, 2)
     for job in found:
-        job.lifeline = MainLifeline("worker-1", app.database)
+        job.lifeline = make_lifeline(app.database)
 
     assert [job.batch for job in found] == [None, None]
 

@@ -17,9 +17,8 @@ from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS
-from runner.lifelines import MainLifeline
 from tests.database.applications import as_connection
-from tests.database.factories import claim_jobs, make_settler, rows_of, run_sql, servers_only
+from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
 from tests.tables import chains, jobs
 
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("app")
 
 def claim_one(app: App, database: Database) -> Job:
     (job,) = claim_jobs(database, 5)
-    job.lifeline = MainLifeline("worker-1", app.database)
+    job.lifeline = make_lifeline(app.database)
     return job
 
 

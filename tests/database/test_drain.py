@@ -342,3 +342,27 @@ def test_all_is_as_before_when_the_test_has_ended(migrated_url: str) -> None:
     assert (inside[1].type, current_app().registry.get("mine")) == ("mine", None)
     with using_database(migrated_url):
         assert clock.offset == timedelta(0)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_job_that_is_sliced_goes_on(database: Database, is_async: bool) -> None:
+    """From its checkpoint, in another run, until it is done; with its row as the witness."""
+
+    def step(job: Job) -> list[int]:
+        for row in range(job.state or 0, 5):
+            job.progress(row + 1, 5, "rows")
+            job.checkpoint(row + 1)
+        return [job.state]
+
+    async def step_async(job: Job) -> list[int]:
+        return step(job)
+
+    handler("import")(step_async if is_async else step)
+    job_id = enqueue("import")
+
+    drained = drain(slice_after=2)
+
+    row = get_row(database, job_id)
+    assert [(run.kind, run.state) for run in drained.runs] == [("sliced", 2), ("sliced", 4), ("done", 5)]
+    assert (row.status, row.attempts, row.slices, row.checkpoint) == ("done", 1, 2, "5")
+    assert row.progress == '{"done":5,"total":5,"text":"rows"}'

@@ -18,7 +18,7 @@ from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS
 from runner.lifelines import JobTransaction, MainLifeline
 from runner.outbox import Outbox
-from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
+from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_rows
 from tests.tables import jobs
@@ -92,7 +92,7 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
     """The handler hears of it at once, and not whoever settles its job."""
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
-    job.lifeline = MainLifeline("worker-1", database)
+    job.lifeline = make_lifeline(database)
     running = RUNNING.set(job)
     try:
         with pytest.raises(ErrorTooLate, match=r"^on_conflict='error' cannot be answered inside a handler"):
@@ -163,7 +163,7 @@ def running(app: App) -> Job:
     """A job whose handler is this test."""
     insert_rows(app.database, 1)
     (job,) = claim_jobs(app.database, 1)
-    job.lifeline = MainLifeline("worker-1", app.database)
+    job.lifeline = make_lifeline(app.database)
     return job
 
 

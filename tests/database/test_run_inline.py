@@ -83,3 +83,50 @@ def test_what_a_handler_enqueues_is_enqueued_when_it_is_done() -> None:
     assert kinds == ["failed", "done"]
     assert_enqueued("noop", {"of": "well"}, count=1)
     assert_enqueued("noop", count=1)
+
+
+@pytest.fixture
+def _import() -> None:
+    @handler("import")
+    def import_(job: Job) -> int:
+        for row in range(job.state or 0, job.payload["rows"]):
+            job.progress(row, job.payload["rows"])
+            job.checkpoint(row + 1)
+        return int(job.state or 0)
+
+    @handler("import_async")
+    async def import_async(job: Job) -> int:
+        return int(import_(job))
+
+
+@pytest.mark.parametrize("type_name", ["import", "import_async"])
+@pytest.mark.usefixtures("_import")
+def test_a_checkpoint_is_kept_by_the_run(type_name: str) -> None:
+    """There is no row; where the handler begins, and where it is ended, is the test's to say."""
+    whole = run_inline(type_name, {"rows": 5})
+    first = run_inline(type_name, {"rows": 5}, slice_after=2)
+    second = run_inline(type_name, {"rows": 5}, state=first.state)
+
+    assert (whole.kind, whole.result, whole.state) == ("done", 5, 5)
+    assert (first.kind, first.state) == ("sliced", 2)
+    assert (second.kind, second.result) == ("done", 5)
+
+
+@pytest.mark.usefixtures("_import")
+def test_a_checkpoint_enqueues_what_was_held_back() -> None:
+    """The next run goes on behind it, and would not enqueue it again; what comes after it waits as ever."""
+
+    @handler("breed_in_steps")
+    def breed_in_steps(job: Job) -> None:
+        for number in range(job.state or 0, 4):
+            enqueue("noop", {"number": number})
+            if number % 2:
+                job.checkpoint(number + 1)
+
+    first = run_inline(breed_in_steps, slice_after=1)
+    second = run_inline(breed_in_steps, state=first.state)
+
+    assert [(each.type, each.payload["number"]) for run in (first, second) for each in run.enqueued] == [
+        ("noop", number) for number in range(4)
+    ]
+    assert_enqueued("noop", count=4)

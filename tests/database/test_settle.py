@@ -53,6 +53,10 @@ ENDINGS: dict[str, tuple[Outcome, dict[str, Any]]] = {
         Outcome(Kind.RELEASED, keeps_attempt=True, interrupted=True),
         {"status": "pending", "attempts": 0, "interruptions": 1},
     ),
+    "sliced": (
+        Outcome(Kind.SLICED, keeps_attempt=True),
+        {"status": "pending", "attempts": 0, "slices": 1, "stalled": 1},
+    ),
     "suspected": (
         Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True),
         {"status": "pending", "attempts": 0, "suspect": 1},
@@ -68,8 +72,8 @@ ENDINGS: dict[str, tuple[Outcome, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
-UNCHANGED = {"attempts": 1, "claims": 1, "crashes": 0, "interruptions": 0, "suspect": 0, "result": None,
-             "last_error": None, "lease_until": None}  # fmt: skip
+UNCHANGED = {"attempts": 1, "claims": 1, "crashes": 0, "interruptions": 0, "suspect": 0, "slices": 0,
+             "stalled": 0, "result": None, "last_error": None, "lease_until": None}  # fmt: skip
 
 
 def test_every_ending_sets_what_it_must(database: Database) -> None:

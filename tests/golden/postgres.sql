@@ -37,11 +37,11 @@ SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pe
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;

@@ -43,11 +43,11 @@ SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pendi
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;

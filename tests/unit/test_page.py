@@ -160,3 +160,21 @@ def test_a_page_is_never_made_through_a_link(path: Path, tmp_path: Path) -> None
 
     with pytest.raises(OSError, match="symbolic link"):
         Page(path)
+
+
+def test_a_page_tells_what_was_put_aside(path: Path) -> None:
+    """For the dispatcher, when its runner has ended; nothing else is touched by it."""
+    page = Page(path)
+    page.note_aside(3)
+
+    assert page.read() == Seen(aside=3)
+
+
+def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:
+    """And none of a job that was settled."""
+    page = Page(path)
+    page.start(7, 100.0, 20.0)
+    page.start(8, 101.0, None)
+    page.finish(8, 102.0, succeeded=True)
+
+    assert (page.window_of(7), page.window_of(8)) == (RunningJob(7, 100.0, 20.0), None)

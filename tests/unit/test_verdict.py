@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from mayfly import verdict
 from mayfly.backoff import Backoff
-from mayfly.outcome import DONE, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.job import Special
+from mayfly.outcome import DONE, RELEASED, Cancel, Dead, Kind, Outcome, Retry, Snooze, Steer
+from mayfly.slicing import MOVED
 from mayfly.verdict import Chances, Interruption
 from mayfly.wording import Failure
 from tests.factories import NOON, make_job
@@ -251,3 +253,42 @@ def test_an_unseen_death_over_many_jobs_makes_suspects(held: int) -> None:
     outcome = verdict.after_crash_among(held, make_job(crashes=2), "gone", CHANCES)
 
     assert outcome == Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
+
+
+# --- slices -----------------------------------------------------------------------------------------------
+
+
+def test_a_slice_costs_nothing() -> None:
+    """Pending as it was due, with its attempt back: the first of its lane in the next cycle."""
+    moved = make_job(special=Special(checkpoint="7", stalled=MOVED))
+
+    assert verdict.after_slice(moved) == Outcome(Kind.SLICED, keeps_attempt=True)
+
+
+@pytest.mark.parametrize(("before", "kind"), [(0, Kind.SLICED), (18, Kind.SLICED), (19, Kind.DEAD)])
+def test_twenty_slices_that_stand_still_are_the_end(before: int, kind: Kind) -> None:
+    """In a row: one that moves begins to count anew."""
+    outcome = verdict.after_slice(make_job(special=Special(checkpoint="7", stalled=before)))
+
+    assert outcome.kind is kind
+    if kind is Kind.DEAD:
+        assert outcome.error == "20 slices without a changed checkpoint"
+
+
+@pytest.mark.parametrize("ran", [1.0, WINDOW])
+def test_an_interruption_after_a_changed_checkpoint_is_a_slice(ran: float) -> None:
+    """However long it ran, and by its own limit too: it was well on its way."""
+    moved = make_job(special=Special(checkpoint="7", stalled=MOVED), interruptions=3)
+
+    outcome = verdict.after_interruption(moved, Interruption(ran, WINDOW, timeout_seconds=ran), CHANCES)
+
+    assert outcome == Outcome(Kind.SLICED, keeps_attempt=True)
+    assert verdict.after_stop(moved) == outcome
+
+
+def test_without_one_it_is_what_it_was() -> None:
+    """A checkpoint of an earlier run does not help a job that stands still in this one."""
+    stood = make_job(special=Special(checkpoint="7", slices=3))
+
+    assert verdict.after_interruption(stood, Interruption(WINDOW, WINDOW), CHANCES).kind is Kind.TIMED_OUT
+    assert verdict.after_stop(stood) is RELEASED

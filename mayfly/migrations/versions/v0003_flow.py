@@ -36,7 +36,9 @@ def widen_jobs() -> None:
         Column("waiting_for", String(190)),  # why it was put off: a limit, a pause
         Column("cancel_reason", LongText),  # somebody wants it to end, and why
         Column("slices", Integer, nullable=False, server_default=sql("0")),
-        Column("stalled", Integer, nullable=False, server_default=sql("0")),  # slices in a row without progress
+        Column(
+            "stalled", Integer, nullable=False, server_default=sql("0")
+        ),  # slices in a row without a changed checkpoint; -1 once this run has changed it
         Column("unique_scope", String(8), nullable=False, server_default="live"),  # how long unique_key is held
         Column("unique_until", UtcDateTime, checked("unique_until")),
     )

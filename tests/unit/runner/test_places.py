@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from mayfly.errors import Interrupted
 from mayfly.job import Job
 from mayfly.registry import Handler
 from runner.guard import Cause
+from runner.horizon import Horizon
 from runner.lifelines import LoopLifeline, ThreadLifeline
 from runner.loop import Loop
 from runner.mailbox import Mailbox
@@ -18,6 +19,7 @@ from runner.run import Run
 from runner.threads import Threads
 from tests.factories import make_job
 
+HORIZON = cast(Horizon, None)  # nobody asks for it
 ROUNDS = 300
 PATIENCE_SECONDS = 10.0
 
@@ -56,7 +58,7 @@ def mailbox() -> Mailbox:
 
 @pytest.fixture
 def threads(mailbox: Mailbox) -> Threads:
-    return Threads(mailbox, lambda: ThreadLifeline("worker-1-1", no_database), no_database)
+    return Threads(mailbox, lambda: ThreadLifeline("worker-1-1", HORIZON, no_database), no_database)
 
 
 def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: Threads) -> None:
@@ -109,7 +111,7 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
 
 def test_a_task_is_cancelled_on_the_loop(mailbox: Mailbox) -> None:
     """As one that was interrupted, since we did it."""
-    loop, run = Loop(mailbox, LoopLifeline("worker-1-1", no_database)), make_run(forever, is_async=True)
+    loop, run = Loop(mailbox, LoopLifeline("worker-1-1", HORIZON, no_database)), make_run(forever, is_async=True)
     loop.start(run)
     interrupt(loop, run)
 
@@ -135,7 +137,7 @@ def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
         release.wait()
 
     loop, deaf, blocking = (
-        Loop(mailbox, LoopLifeline("worker-1-1", no_database)),
+        Loop(mailbox, LoopLifeline("worker-1-1", HORIZON, no_database)),
         make_run(ignore, is_async=True),
         make_run(block, is_async=True),
     )

@@ -1,6 +1,7 @@
 """What runs beside the main thread: who may start beside whom."""
 
 import asyncio
+from math import inf
 from pathlib import Path
 from typing import NoReturn
 
@@ -9,6 +10,8 @@ import pytest
 from mayfly.job import Job
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
+from runner.guard import Guard
+from runner.horizon import Horizon
 from runner.runs import Runs
 from tests.factories import make_job
 
@@ -29,7 +32,7 @@ def page(tmp_path: Path) -> Page:
 @pytest.fixture
 def runs(page: Page) -> Runs:
     registry = Registry({"fetch": Handler("fetch", forever, is_async=True)})
-    return Runs(registry, page, 3, "worker-1-1", no_database, no_database)
+    return Runs(registry, page, 3, "worker-1-1", Horizon(Guard(inf, page), page), no_database, no_database)
 
 
 def test_as_many_start_as_there_are_slots(runs: Runs, page: Page) -> None:

@@ -1,0 +1,340 @@
+"""How far a running job is: written if it is still ours, found by the next run, and never by a stranger."""
+
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mayfly.clock import monotonic
+from mayfly.engine import Database
+from mayfly.errors import (
+    BadCheckpoint,
+    BadProgress,
+    CancelRequested,
+    CheckpointInTransaction,
+    HandlerEnded,
+    LeaseGone,
+    SliceEnded,
+)
+from mayfly.job import Job
+from mayfly.jobs.enqueue import NewJob
+from mayfly.jobs.held import hold
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.outcome import Kind, Outcome
+from mayfly.page import Page
+from mayfly.schema import JOBS
+from mayfly.verdict import after_slice
+from runner.guard import Guard
+from runner.horizon import Horizon
+from runner.lifelines import LoopLifeline, MainLifeline, ThreadLifeline
+from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
+from tests.factories import get_row, insert_row, insert_rows
+from tests.recording import recorded
+
+Begin = Callable[..., Job]
+SLICED = Outcome(Kind.SLICED, keeps_attempt=True)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Page:
+    return Page(tmp_path / "worker-1.page")
+
+
+@pytest.fixture
+def begin(database: Database, page: Page) -> Begin:
+    """Claim the next job and let it run, in a window that ends after so many seconds."""
+
+    def begin(seconds: float = inf, ran: float = 0.0, timeout: float | None = None) -> Job:
+        [job] = claim_jobs(database, 1)
+        now = monotonic()
+        page.start(job.id, now - ran, timeout)
+        job.lifeline = MainLifeline("worker-1", Horizon(Guard(now + seconds, page), page), database)
+        return job
+
+    return begin
+
+
+def test_the_next_run_finds_the_last_checkpoint(database: Database, begin: Begin) -> None:
+    """As it was given, as a copy; before the first there is none."""
+    job_id = insert_row(database)
+    first = begin()
+
+    states = [first.state]
+    first.checkpoint({"row": 7, "name": "Zoë"})
+    first.checkpoint({"row": 8, "name": "Zoë"})
+    states.append(first.state)
+    states[1]["row"] = 99
+    settle_one(database, first, SLICED)
+
+    assert states[0] is None
+    assert first.state == {"row": 8, "name": "Zoë"}
+    assert get_row(database, job_id).checkpoint == '{"row":8,"name":"Zoë"}'
+    assert claim_jobs(database)[0].state == {"row": 8, "name": "Zoë"}
+
+
+@pytest.mark.parametrize("lifeline", [LoopLifeline, ThreadLifeline])
+def test_it_works_beside_the_main_thread(database: Database, begin: Begin, lifeline: type[LoopLifeline]) -> None:
+    """The same statement, through another connection."""
+    job_id = insert_row(database)
+    job = begin()
+    assert isinstance(job.lifeline, MainLifeline)
+    job.lifeline = lifeline("worker-1", job.lifeline.horizon, lambda: database)
+
+    job.checkpoint(7)
+    job.progress(1)
+
+    row = get_row(database, job_id)
+    assert (row.checkpoint, row.progress) == ("7", '{"done":1,"total":null,"text":""}')
+
+
+def test_each_is_one_statement(database: Database, begin: Begin) -> None:
+    """A handler may call them often."""
+    insert_row(database)
+    job = begin()
+
+    with recorded() as sent:
+        job.checkpoint(1)
+        job.progress(1, 2)
+
+    assert [each.partition(" ")[0] for each in sent if each.startswith(("UPDATE", "SELECT"))] == ["UPDATE"] * 2
+
+
+def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> None:
+    """A changed checkpoint clears what earlier runs are accused of; one that stands still does not."""
+    accused = {"crashes": 2, "interruptions": 3, "stalled": 5, "checkpoint": "7"}
+    job_id = insert_row(database, suspect=1, **accused)
+    job = begin()
+
+    job.checkpoint(7)
+    before = get_row(database, job_id)
+    job.checkpoint(8)
+    after = get_row(database, job_id)
+
+    assert {name: getattr(before, name) for name in accused} == accused
+    assert (after.crashes, after.interruptions, after.suspect, after.stalled) == (0, 0, 0, -1)
+    assert job.has_moved
+
+
+def test_a_slice_goes_on_at_the_front_of_its_lane(database: Database, begin: Begin) -> None:
+    """Unspent, counted, due as before: the next claim takes it before all that came after it."""
+    job_id, *others = insert_rows(database, 3)
+    run_at = get_row(database, job_id).run_at
+    job = begin()
+    job.checkpoint(1)
+
+    settle_one(database, job, after_slice(job))
+
+    row = get_row(database, job_id)
+    assert (row.status, row.attempts, row.slices, row.stalled, row.run_at) == ("pending", 0, 1, 0, run_at)
+    assert claim_ids(database, 3) == [job_id, *others]
+
+
+def test_slices_that_stand_still_are_counted(database: Database, begin: Begin) -> None:
+    """One after the other, until one moves."""
+    job_id = insert_row(database)
+    stalled = []
+    for state in (1, 1, 1, 2, 2):
+        job = begin()
+        job.checkpoint(state)
+        settle_one(database, job, after_slice(job))
+        stalled.append(get_row(database, job_id).stalled)
+
+    assert (stalled, get_row(database, job_id).slices) == ([0, 1, 2, 0, 1], 5)
+
+
+def test_a_run_does_not_live_on_what_a_failed_one_moved(database: Database, begin: Begin) -> None:
+    """Its row still says so, for the dispatcher to see after a kill; a new claim begins anew."""
+    insert_row(database)
+    job = begin()
+    job.checkpoint(1)
+    settle_one(database, job, Outcome(Kind.FAILED))
+
+    [again] = claim_jobs(database)
+
+    assert (again.state, again.has_moved) == (1, False)
+
+
+def test_what_was_enqueued_before_a_checkpoint_is_written_with_it(database: Database, begin: Begin) -> None:
+    """Once: a run that goes on behind it does not enqueue it again; and not at all where the job is not ours."""
+    job_id = insert_row(database)
+    job = begin()
+    hold(job, [NewJob("child", "{}", "children", 5, 1)])
+
+    job.checkpoint(1)
+    job.checkpoint(2)
+    first = len(claim_ids(database, lane="children"))
+    hold(job, [NewJob("child", "{}", "children", 5, 1)])
+    change_job(database, job_id, worker_id="worker-2")
+    with pytest.raises(LeaseGone):
+        job.checkpoint(3)
+
+    assert (first, claim_ids(database, lane="children")) == (1, [])
+
+
+# --- the end ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ran", "timeout"),
+    [(0.9, 0.0, None), (10.0, 9.5, None), (inf, 8.0, 16.0)],
+    ids=["a second before the end", "no time for such a step", "its own limit"],
+)
+def test_the_handler_is_ended_when_its_window_nears_its_end(
+    database: Database, begin: Begin, seconds: float, ran: float, timeout: float | None
+) -> None:
+    """After the checkpoint is kept."""
+    job_id = insert_row(database)
+    job = begin(seconds, ran, timeout)
+
+    with pytest.raises(SliceEnded):
+        job.checkpoint(7)
+
+    assert get_row(database, job_id).checkpoint == "7"
+
+
+def test_it_goes_on_while_there_is_time(database: Database, begin: Begin) -> None:
+    """For a step as long as the longest, and a second."""
+    insert_row(database)
+    job = begin(seconds=10.0, ran=5.0)
+
+    job.checkpoint(7)
+    job.checkpoint(8)
+
+
+def test_a_stop_ends_it_at_once(database: Database, begin: Begin) -> None:
+    """A deploy need not wait for what can go on elsewhere."""
+    insert_row(database)
+    job = begin()
+    assert isinstance(job.lifeline, MainLifeline)
+    job.lifeline.horizon._guard.stopped_by = "SIGTERM"
+
+    with pytest.raises(SliceEnded):
+        job.checkpoint(7)
+
+
+def test_who_lost_the_lease_is_ended_and_writes_nothing(database: Database, begin: Begin) -> None:
+    """By the checkpoint and by the progress: another runner may be at work on it."""
+    job_id = insert_row(database)
+    late = begin()
+    change_job(database, job_id, status="pending", worker_id=None)
+    claim_jobs(database, worker_id="worker-2")
+
+    with pytest.raises(LeaseGone):
+        late.checkpoint(1)
+    with pytest.raises(LeaseGone):
+        late.progress(1)
+
+    row = get_row(database, job_id)
+    assert (row.checkpoint, row.progress, row.worker_id) == (None, None, "worker-2")
+
+
+def test_another_claim_of_the_same_runner_is_a_stranger_too(database: Database, begin: Begin) -> None:
+    """The token is compared, not only the name."""
+    job_id = insert_row(database)
+    late = begin()
+    change_job(database, job_id, status="pending", worker_id=None)
+    claim_jobs(database)
+
+    with pytest.raises(LeaseGone):
+        late.checkpoint(1)
+
+
+def test_a_cancelled_job_is_ended_at_its_next_checkpoint(database: Database, begin: Begin) -> None:
+    """With the reason that somebody gave; the checkpoint it had is kept."""
+    job_id = insert_row(database)
+    job = begin()
+    job.checkpoint(1)
+    change_job(database, job_id, cancel_reason="the customer left")
+
+    with pytest.raises(CancelRequested) as ended:
+        job.checkpoint(2)
+
+    assert (ended.value.reason, get_row(database, job_id).checkpoint) == ("the customer left", "1")
+
+
+def test_an_except_exception_does_not_swallow_it() -> None:
+    """A loop that skips bad rows must not skip its own end."""
+    assert not issubclass(HandlerEnded, Exception)
+
+
+# --- refused ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (
+            object(),
+            "The checkpoint of noop is refused: it is no JSON (Object of type object is not JSON serializable)",
+        ),
+        (float("nan"), "it is no JSON"),
+        ("x" * 65_535, "it has 65,537 bytes, 65,536 are kept"),
+    ],
+    ids=["an object", "no number", "too large"],
+)
+def test_a_checkpoint_that_cannot_be_kept_is_a_sentence(
+    database: Database, begin: Begin, state: Any, reason: str
+) -> None:
+    """And what was kept before stays."""
+    job_id = insert_row(database)
+    job = begin()
+    job.checkpoint("x" * 65_534)
+
+    with pytest.raises(BadCheckpoint) as refused:
+        job.checkpoint(state)
+
+    assert reason in str(refused.value)
+    assert len(get_row(database, job_id).checkpoint) == 65_536
+
+
+def test_not_inside_its_own_transaction(database: Database, begin: Begin) -> None:
+    """That block ends with the job's `done`: there is nothing to go on from."""
+    insert_row(database)
+    job = begin()
+
+    with pytest.raises(CheckpointInTransaction), job.transaction():
+        job.checkpoint(1)
+
+
+@pytest.mark.parametrize("told", [("many",), (None,), (True,), (1, "two"), (1, 2, 3), (float("inf"),)])
+def test_a_progress_that_is_none_is_a_sentence(database: Database, begin: Begin, told: tuple[Any, ...]) -> None:
+    """Numbers are numbers, the text is text."""
+    insert_row(database)
+    job = begin()
+
+    with pytest.raises(BadProgress):
+        job.progress(*told)
+
+
+# --- progress ---------------------------------------------------------------------------------------------
+
+
+def test_progress_is_written_once_a_second(database: Database, begin: Begin) -> None:
+    """The first at once; what the throttle holds back is written with the next checkpoint, or at the end."""
+    job_id = insert_row(database)
+    job = begin()
+
+    with recorded() as sent:
+        for number in range(1000):
+            job.progress(number, 1000, "rows")
+    seen = [get_row(database, job_id).progress]
+    job.checkpoint(1)
+    seen.append(get_row(database, job_id).progress)
+    job.progress(1000, 1000)
+    assert job.trail is not None
+    job.trail.write_progress(job)
+    seen.append(get_row(database, job_id).progress)
+
+    assert len(sent) < 10
+    assert seen == [
+        '{"done":0,"total":1000,"text":"rows"}',
+        '{"done":999,"total":1000,"text":"rows"}',
+        '{"done":1000,"total":1000,"text":""}',
+    ]
+
+
+def settle_one(database: Database, job: Job, outcome: Outcome) -> None:
+    settle(database, JOBS, make_settler(), [Settlement(job, outcome)], {})

@@ -1,0 +1,77 @@
+"""Handlers whose work takes longer than a window: imports in steps, and some that do not get along."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from mayfly import Job, handler
+
+AN_HOUR = 3600
+
+
+def home() -> Path:
+    return Path(os.environ["MAYFLY_HOME"])
+
+
+def import_row(job: Job) -> bool:
+    """One step: the next row, then the checkpoint; False when there is none left."""
+    row, rows = job.state or 0, job.payload["rows"]
+    if row == rows:
+        return False
+    with (home() / "rows").open("a") as file:
+        file.write(f"{row}\n")
+    job.progress(row + 1, rows, "rows")
+    job.checkpoint(row + 1)
+    return True
+
+
+@handler("import_plain")
+def import_plain(job: Job) -> None:
+    while import_row(job):
+        time.sleep(job.payload["seconds"])
+
+
+@handler("import_thread", threads=2)
+def import_thread(job: Job) -> None:
+    import_plain(job)
+
+
+@handler("import_async")
+async def import_async(job: Job) -> None:
+    while import_row(job):
+        await asyncio.sleep(job.payload["seconds"])
+
+
+@handler("import_limited", timeout=2)
+def import_limited(job: Job) -> None:
+    import_plain(job)
+
+
+@handler("step_for_ever")
+def step_for_ever(job: Job) -> None:
+    job.checkpoint("begun")
+    time.sleep(AN_HOUR)
+
+
+@handler("step_and_ignore")
+def step_and_ignore(job: Job) -> None:
+    """Can only be ended from outside."""
+    job.checkpoint("begun")
+    while True:
+        try:
+            time.sleep(AN_HOUR)
+        except BaseException:
+            continue
+
+
+@handler("stand_still")
+def stand_still(job: Job) -> None:
+    while True:
+        job.checkpoint("here")
+        time.sleep(0.1)
+
+
+@handler("noop")
+def noop(_job: Job) -> None:
+    """Nothing."""

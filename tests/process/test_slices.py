@@ -1,0 +1,144 @@
+"""Long jobs in short windows: an import goes on from its checkpoint, cycle after cycle, whatever ends its runners."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Mapping
+
+import pytest
+from sqlalchemy import select
+
+from tests.process.installation import Installation, wait_until
+from tests.tables import jobs, runners
+
+LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.001"}
+SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "5"}
+ROWS = 40
+IMPORT = f'{{"rows": {ROWS}, "seconds": 0.1}}'  # four seconds of steps
+
+
+def rows_in(installation: Installation) -> list[int]:
+    path = installation.home / "rows"
+    return [int(each) for each in path.read_text().split()] if path.exists() else []
+
+
+def run_until_done(installation: Installation, most: int = 12) -> list[int]:
+    """The exit codes of the cycles that it took."""
+    codes: list[int] = []
+    while installation.statuses() != {"done": sum(installation.statuses().values())}:
+        assert len(codes) < most, installation.log
+        codes.append(installation.dispatch(**SHORT).returncode)
+    return codes
+
+
+def test_an_import_runs_in_slices(installation: Installation) -> None:
+    """Each window does what fits, nothing twice; no attempt is spent, no cycle goes wrong, and it is counted."""
+    job_id = installation.enqueue("import_plain", IMPORT)[0]
+
+    codes = run_until_done(installation)
+
+    job = installation.job(job_id)
+    assert rows_in(installation) == list(range(ROWS))
+    assert set(codes) == {0}
+    assert (job.attempts, job.slices, job.claims) == (1, len(codes) - 1, len(codes))
+    assert len(codes) >= 2
+    assert job.progress == f'{{"done":{ROWS},"total":{ROWS},"text":"rows"}}'
+    assert [line.get("sliced", "0") for line in installation.lane_lines()] == [*("1" * (len(codes) - 1)), "0"]
+    assert f"Job {job_id} (import_plain): slice 1 ended after" in installation.log
+
+
+@pytest.mark.parametrize("type_name", ["import_thread", "import_async", "import_limited"])
+def test_wherever_the_handler_runs(embedded: Installation, type_name: str) -> None:
+    """In a thread, on the loop, and by the job's own limit too."""
+    job_id = embedded.enqueue(type_name, IMPORT)[0]
+
+    codes = run_until_done(embedded)
+
+    assert rows_in(embedded) == list(range(ROWS))
+    assert (set(codes), embedded.job(job_id).attempts) == ({0}, 1)
+    assert embedded.job(job_id).slices == len(codes) - 1 >= 1
+
+
+def test_a_slice_is_not_taken_again_in_its_cycle(embedded: Installation) -> None:
+    """The runner goes on with what is behind it, and no other runner is started for it: no loop of short slices."""
+    long = embedded.enqueue("import_limited", IMPORT)[0]
+    embedded.enqueue("noop", count=3)
+
+    first = embedded.dispatch(**{**SHORT, "WORKER_TIMEOUT": "8", "DISPATCH_TIMEOUT": "11"})
+
+    assert (first.returncode, embedded.statuses()) == (0, {"done": 3, "pending": 1})
+    assert len(embedded.rows(select(runners))) == 1
+    assert (embedded.job(long).claims, embedded.job(long).slices) == (1, 1)
+
+
+def test_an_import_survives_kill_9(installation: Installation) -> None:
+    """Any number of times, as long as it gets further; at most the step at which it was killed is repeated."""
+    kills = 4
+    job_id = installation.enqueue("import_plain", IMPORT)[0]
+    for number in range(1, kills + 1):
+        dispatcher = installation.start("dispatcher", **LONG)
+        wait_until(lambda: len(rows_in(installation)) >= 6 * number, "it gets further")  # noqa: B023 - called here
+        os.kill(installation.runner_pids()[0], signal.SIGKILL)
+        wait_until(lambda: len(installation.log.split("crashed:")) > number, "that is seen")  # noqa: B023
+        dispatcher.kill()
+        dispatcher.wait()
+        wait_until(lambda: not installation.processes(), "nothing of that cycle is left")
+
+    run_until_done(installation)
+
+    counted = Counter(rows_in(installation))
+    assert set(counted) == set(range(ROWS))
+    assert sum(counted.values()) <= ROWS + 2 * kills  # the runner's death and the dispatcher's: a step each
+    assert (installation.job(job_id).status, installation.job(job_id).attempts) == ("done", 1)
+
+
+def test_a_stop_ends_it_at_the_next_checkpoint(embedded: Installation) -> None:
+    """A deploy does not wait for the end of the window, and loses nothing."""
+    job_id = embedded.enqueue("import_plain", IMPORT)[0]
+    dispatcher = embedded.start("dispatcher", **LONG)
+    wait_until(lambda: len(rows_in(embedded)) >= 3, "it runs")
+
+    dispatcher.send_signal(signal.SIGTERM)
+
+    dispatcher.communicate(timeout=10)
+    job = embedded.job(job_id)
+    assert (dispatcher.returncode, job.status, job.attempts, job.slices) == (0, "pending", 0, 1)
+    assert len(rows_in(embedded)) < ROWS
+    run_until_done(embedded)
+    assert rows_in(embedded) == list(range(ROWS))
+
+
+@pytest.mark.parametrize(("type_name", "ending"), [("step_for_ever", "timeout"), ("step_and_ignore", "timeout")])
+def test_the_hard_way_is_a_slice_too(embedded: Installation, type_name: str, ending: str) -> None:
+    """Interrupted by the guard, or ended from C with its process, after a changed checkpoint: no attempt is spent."""
+    job_id = embedded.enqueue(type_name)[0]
+
+    cycle = embedded.dispatch(**{**SHORT, "DISPATCH_TIMEOUT": "8"})
+
+    job = embedded.job(job_id)
+    assert (cycle.returncode, job.status, job.attempts, job.slices) == (2, "pending", 0, 1)
+    assert (job.checkpoint, job.stalled) == ('"begun"', 0)
+    assert [row.ending for row in embedded.rows(select(runners))] == [ending]
+
+
+def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> None:
+    """With that reason."""
+    job_id = embedded.enqueue("stand_still", checkpoint='"here"', slices=19, stalled=19)[0]
+
+    embedded.dispatch(**SHORT)
+
+    job = embedded.job(job_id)
+    assert (job.status, job.last_error) == ("dead", "20 slices without a changed checkpoint")
+
+
+def test_a_cancelled_import_ends_at_its_next_checkpoint(embedded: Installation) -> None:
+    """By the flag in its row, with the reason that stands there."""
+    job_id = embedded.enqueue("import_plain", '{"rows": 1000, "seconds": 0.1}')[0]
+    dispatcher = embedded.start("dispatcher", **LONG)
+    wait_until(lambda: len(rows_in(embedded)) >= 3, "it runs")
+
+    embedded.execute(f"UPDATE mayfly_jobs SET cancel_reason = 'the customer left' WHERE id = {job_id}")
+
+    dispatcher.communicate(timeout=20)
+    [job] = embedded.rows(select(jobs))
+    assert (job.status, job.last_error) == ("cancelled", "the customer left")

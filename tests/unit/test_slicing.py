@@ -1,0 +1,33 @@
+"""Whether there is time, for another step or for a job at all."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mayfly.slicing import MARGIN_SECONDS, fits, is_near
+
+seconds = st.floats(0, 1e6)
+
+
+@pytest.mark.parametrize(
+    ("left", "longest", "near"),
+    [(50.0, 0.0, False), (6.0, 5.0, False), (5.9, 5.0, True), (0.5, 0.0, True), (float("-inf"), 0.0, True)],
+)
+def test_the_end_is_near_when_the_longest_step_might_not_fit(left: float, longest: float, near: bool) -> None:
+    """With a second to spare; and always when somebody asked the runner to end."""
+    assert is_near(left, longest) is near
+
+
+@given(seconds, seconds)
+def test_a_step_that_is_begun_has_its_time(left: float, longest: float) -> None:
+    """Whoever is not ended has its longest step and the margin still before it."""
+    assert is_near(left, longest) or left >= longest + MARGIN_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("usual", "left", "starts"),
+    [(10, 10, True), (10, 9.9, False), (40, 20, False), (70, 20, False), (70, 44, False), (70, 46, True)],
+)
+def test_a_job_is_started_where_it_fits_or_has_all_there_is(usual: float, left: float, starts: bool) -> None:
+    """A job that takes longer than any window gets the whole of a fresh one."""
+    assert fits(usual, left, window_seconds=50) is starts
