@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mayfly import enqueue, events
+from mayfly import enqueue, events, registry
 from mayfly.cli import batches as command
 from mayfly.logs import render_text
 from mayfly.testing import drain, enqueued_jobs, using_database
@@ -19,6 +19,12 @@ BATCH, CHAIN = re.findall(r"^```python\n(.+?)^```$", PAGE, flags=re.MULTILINE | 
 
 def told(event: events.Event) -> str:
     return render_text(event, "WORKER", NOON).strip()
+
+
+@pytest.fixture(autouse=True)
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page declares, at the top of its modules, is nobody else's."""
+    monkeypatch.setattr(registry, "_declared", dict(registry.declared()))
 
 
 def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
