@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import monotonic
-from runner.turns import PATIENCE_SECONDS, Turns
+from runner import turns
+from runner.turns import Turns
+
+PATIENCE_SECONDS = 2.0  # long enough that a busy machine is not taken for a turn that was waited for
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PATIENCE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
