@@ -1,4 +1,4 @@
-"""Decide whether there is time: for another step of a long job, or for a job at all. Pure."""
+"""Decide whether there is time for another step of a long job. Pure."""
 
 MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
 WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
@@ -9,8 +9,3 @@ MOVED = -1  # in `stalled`: this run has changed the checkpoint, so that its sli
 def is_near(left_seconds: float, longest_step: float) -> bool:
     """Whether another step, as long as the longest of this run, might be interrupted in its middle."""
     return left_seconds < longest_step + MARGIN_SECONDS
-
-
-def fits(usual_seconds: float, left_seconds: float, window_seconds: float) -> bool:
-    """Whether a job should be started. One that never fits gets what it can have: all of a window."""
-    return usual_seconds <= left_seconds or left_seconds >= WHOLE_WINDOW * window_seconds

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from mayfly import jsontext
 from mayfly.jobs.pauses import Pause
 from mayfly.schema import DONE, PROCESSING
 from mayfly.spans import moment, span
@@ -38,6 +39,8 @@ class Row(NamedTuple):
     waiting_for: str | None = None
     cancel_reason: str | None = None
     last_error: str | None = None
+    progress: str | None = None  # JSON
+    slices: int = 0
 
     @property
     def error(self) -> str:
@@ -79,12 +82,12 @@ def explain(known: Circumstances) -> list[Reason]:
         case "done" | "dead" | "cancelled":
             return [_ended(known)]
         case "processing":
-            return list(_processing(known))
+            return [*_processing(known), *_progress(known)]
     held = [*_ending(known), *_held_up(known)]
     if known.row.run_at > known.now:
-        return [*held, _not_due(known), *_expiry(known)]
+        return [*held, _not_due(known), *_expiry(known), *_progress(known)]
     waiting = [*held, *_trouble(known), *_crowded(known)]
-    return [*(waiting or [_next(known)]), *_expiry(known)]
+    return [*(waiting or [_next(known)]), *_expiry(known), *_progress(known)]
 
 
 def _ended(known: Circumstances) -> Reason:
@@ -103,6 +106,20 @@ def _processing(known: Circumstances) -> Iterator[Reason]:
         yield Reason("lost", f"Its lease ran out {late} ago: the next cycle gives it back.")
     if row.cancel_reason is not None:
         yield Reason("told", f"It was told to end, and has not looked yet ({row.cancel_reason}).")
+
+
+def _progress(known: Circumstances) -> Iterator[Reason]:
+    """What its handler told of it, in this run or an earlier one."""
+    row = known.row
+    slices = f", after {row.slices} slices" if row.slices else ""
+    if row.progress is None:
+        if slices:
+            yield Reason("sliced", f"It goes on from its checkpoint{slices}.")
+        return
+    told = jsontext.decode(row.progress)
+    total = "" if told["total"] is None else f" of {told['total']:,}"
+    text = f" {told['text']}" if told["text"] else ""
+    yield Reason("progress", f"It is at {told['done']:,}{total}{text}{slices}.")
 
 
 def _ending(known: Circumstances) -> Iterator[Reason]:

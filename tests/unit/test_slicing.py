@@ -1,10 +1,10 @@
-"""Whether there is time, for another step or for a job at all."""
+"""Whether there is time for another step of a long job."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.slicing import MARGIN_SECONDS, fits, is_near
+from mayfly.slicing import MARGIN_SECONDS, is_near
 
 seconds = st.floats(0, 1e6)
 
@@ -22,12 +22,3 @@ def test_the_end_is_near_when_the_longest_step_might_not_fit(left: float, longes
 def test_a_step_that_is_begun_has_its_time(left: float, longest: float) -> None:
     """Whoever is not ended has its longest step and the margin still before it."""
     assert is_near(left, longest) or left >= longest + MARGIN_SECONDS
-
-
-@pytest.mark.parametrize(
-    ("usual", "left", "starts"),
-    [(10, 10, True), (10, 9.9, False), (40, 20, False), (70, 20, False), (70, 44, False), (70, 46, True)],
-)
-def test_a_job_is_started_where_it_fits_or_has_all_there_is(usual: float, left: float, starts: bool) -> None:
-    """A job that takes longer than any window gets the whole of a fresh one."""
-    assert fits(usual, left, window_seconds=50) is starts

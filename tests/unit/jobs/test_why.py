@@ -68,6 +68,21 @@ def test_a_job_that_runs_says_where() -> None:
     assert told(known) == ["It is being processed by worker-1-1 on web1 since 2026-05-04 11:59:30 UTC (30 s ago)."]
 
 
+@pytest.mark.parametrize(
+    ("columns", "sentence"),
+    [
+        ({"progress": '{"done":1500,"total":40000,"text":"rows"}', "slices": 3},
+         "It is at 1,500 of 40,000 rows, after 3 slices."),
+        ({"progress": '{"done":7,"total":null,"text":""}'}, "It is at 7."),
+        ({"slices": 1}, "It goes on from its checkpoint, after 1 slices."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("status", ["processing", "pending"])
+def test_a_long_job_says_how_far_it_is(status: str, columns: dict[str, Any], sentence: str) -> None:
+    """While it runs, and between two slices."""
+    assert told(make_known(status=status, **columns))[-1] == sentence
+
+
 def test_a_job_that_runs_and_should_not_says_so() -> None:
     """Its lease is over, somebody wants it to end."""
     known = make_known(
