@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from mayfly.chains import chain
     from mayfly.errors import MayflyError
     from mayfly.job import Job
+    from mayfly.limits.limit import concurrency, rate
     from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
@@ -19,12 +20,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel", "chain",
-    "enqueue", "enqueue_many", "handler", "schedule", "step",
+    "concurrency", "enqueue", "enqueue_many", "handler", "rate", "schedule", "step",
 ]  # fmt: skip
 
 _HOME = {
     **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.app"),
     **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.outcome"),
+    **dict.fromkeys(("concurrency", "rate"), "mayfly.limits.limit"),
     "Job": "mayfly.job",
     "cancel": "mayfly.cancelling",
     "MayflyError": "mayfly.errors",

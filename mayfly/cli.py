@@ -9,6 +9,7 @@ import click
 
 from mayfly import __version__, commandline, exits
 from mayfly.control.cli import cancel, pause, pauses, resume, why
+from mayfly.limits.cli import limits
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
@@ -145,7 +146,7 @@ def interrupt(timeout: float, dry_run: bool) -> int:
     return code
 
 
-for command in (schedules, pause, resume, pauses, cancel, why):
+for command in (schedules, pause, resume, pauses, cancel, why, limits):
     mayfly.add_command(command)
 
 

@@ -1,6 +1,6 @@
 """Every error that people can meet: its class writes the sentence that says what to do."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 class MayflyError(Exception):
@@ -173,9 +173,12 @@ class PayloadTooLarge(EnqueueError):
 
 class BadField(EnqueueError):
     def __init__(self, field: str, given: object, allowed: str) -> None:
-        shown = repr(given)
-        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
-        super().__init__(f"{field}={shown}: must be {allowed}.")
+        super().__init__(f"{field}={_shown(given)}: must be {allowed}.")
+
+
+def _shown(given: object) -> str:
+    shown = repr(given)
+    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
 
 
 class KeyMissing(EnqueueError):
@@ -270,6 +273,31 @@ class DuplicateHandler(HandlerError):
 class BadHandler(HandlerError):
     def __init__(self, type_name: str, where: str, reason: str) -> None:
         super().__init__(f"The handler for {type_name} ({where}) {reason}.")
+
+
+class BadLimit(HandlerError):
+    """A call of concurrency() or rate() that cannot work."""
+
+    def __init__(self, called: str, reason: str) -> None:
+        super().__init__(f"{called}: {reason}.")
+
+
+class UnknownLimit(HandlerError):
+    def __init__(self, type_name: str, key: str, known: Sequence[str]) -> None:
+        declared = (
+            f"its handler declares {', '.join(map(repr, known))}" if known else "its handler declares no limits"
+        )
+        super().__init__(
+            f"job.take({_shown(key)}) in {type_name}: no limit has such a key; {declared}. Add it to takes=."
+        )
+
+
+class TakeInTransaction(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "job.take() inside job.transaction() would let everybody else wait for its key until the job is done. "
+            "Take before the transaction begins."
+        )
 
 
 class OutsideARunner(HandlerError):

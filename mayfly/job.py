@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from mayfly.engine import Database
     from mayfly.jobs.held import Held
+    from mayfly.limits.takings import Grant
 
 
 PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
@@ -59,6 +60,8 @@ class Lifeline(Protocol):
 
     def keep_progress(self, job: "Job", text: str) -> None:
         """Raises LeaseGone if the job is no longer ours."""
+
+    def take(self, job: "Job", key: str) -> "Grant": ...
 
 
 class _NoLifeline:
@@ -165,3 +168,14 @@ class Job:
         if self.trail is None:
             self.trail = Trail(self.lifeline.window(self).started)
         return self.trail
+
+    def take(self, key: str, *, or_snooze: bool = False) -> "Grant":
+        """Ask for a unit of a limit that the handler declares in `takes` (or `limits`): job.take("sender:42").
+
+        The answer is true if it is granted, and has `opens_at` if not. With `or_snooze=True` the job is put off until
+        then instead, and no attempt is spent. What is granted of a concurrency is given back when the job ends.
+        """
+        grant = self.lifeline.take(self, key)
+        if or_snooze:
+            grant.or_snooze()
+        return grant

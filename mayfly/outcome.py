@@ -31,6 +31,7 @@ class Snooze(Steer):
         super().__init__("snoozed")
         self.until = None if until is None else until.astimezone(UTC)
         self.after = None if after is None else seconds(after)
+        self.waiting_for: str | None = None  # set by what put it off
 
 
 class Cancel(Steer):

@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
-from mayfly.errors import BadHandler, DuplicateHandler
+from mayfly.errors import BadHandler, BadLimit, DuplicateHandler
 from mayfly.hooks import ON_DEAD_TYPE
+from mayfly.limits.limit import Limit
 from mayfly.schema import NAME_LENGTH
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Handler:
     ack: str = "batch"  # "each": its outcome is committed before the next job starts
     is_async: bool = False
     threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
+    limits: tuple[Limit, ...] = ()  # taken before a job starts
+    takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
     hooks: Hooks | None = None  # set by the runner, where the settings name any
 
     @property
@@ -91,6 +94,15 @@ class Registry:
         """The types whose jobs run side by side."""
         return frozenset(name for name, each in self.handlers.items() if each.is_concurrent)
 
+    @cached_property
+    def limited(self) -> frozenset[str]:
+        """The types of which not every job may start at once."""
+        return frozenset(name for name, each in self.handlers.items() if each.limits)
+
+    @property
+    def has_limits(self) -> bool:
+        return any(each.limits or each.takes for each in self.handlers.values())
+
     def plus(self, own: Handler) -> "Registry":
         """With a handler of Mayfly's own, unless somebody has declared one of that type."""
         return replace(self, handlers={own.type: own, **self.handlers})
@@ -119,18 +131,22 @@ def handler(
     backoff_cap: float | None = None,
     ack: Literal["batch", "each"] = "batch",
     threads: int | None = None,
+    limits: Limit | Iterable[Limit] = (),
+    takes: Limit | Iterable[Limit] = (),
 ) -> Callable[[Function], Function]:
     """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
 
     With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
     Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in so many threads.
+    `limits` are what a job needs before it starts, `takes` what the handler asks for itself with job.take(key).
     """
+    taken_before, taken_inside = _limits(type_name, limits), _limits(type_name, takes)
 
     def declare(function: Function) -> Function:
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
             type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack,
-            inspect.iscoroutinefunction(function), threads,
+            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside,
         )  # fmt: skip
         _check(declared)
         known = _declared.get(type_name)
@@ -202,6 +218,16 @@ def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any
     bare = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     return get_type_hints(bare, names)[parameter.name]
+
+
+def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]:
+    if not isinstance(given, Limit | Iterable):
+        raise BadLimit(f"The handler for {type_name}", f"limits= and takes= take limits, not {given!r}")
+    found = (given,) if isinstance(given, Limit) else tuple(given)
+    for each in found:
+        if not isinstance(each, Limit):
+            raise BadLimit(f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)")
+    return found
 
 
 def _check(declared: Handler) -> None:

@@ -37,8 +37,8 @@ def after_steer(job: Job, steer: Steer, failure: Failure, chances: Chances) -> O
             return _dead(failure, Kind.FAILED)
         case Snooze(until=None, after=after):
             return Outcome(Kind.SNOOZED, run_at=chances.now + timedelta(seconds=after or 0), keeps_attempt=True)
-        case Snooze(until=until):
-            return Outcome(Kind.SNOOZED, run_at=until, keeps_attempt=True)
+        case Snooze(until=until, waiting_for=reason):
+            return Outcome(Kind.SNOOZED, run_at=until, keeps_attempt=True, waiting_for=reason)
         case Retry(after=float(after)):
             return after_failure(job, failure, chances, run_at=chances.now + timedelta(seconds=after))
     return after_failure(job, failure, chances)

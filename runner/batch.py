@@ -1,8 +1,10 @@
 """Run a claimed batch, one job after the other, and give back what there was no time for."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
 
 from mayfly import events
 from mayfly.errors import LostLease
@@ -13,6 +15,9 @@ from mayfly.outcome import DONE, RELEASED, Kind
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, Ran
 from runner.outbox import Outbox
+
+if TYPE_CHECKING:
+    from runner.gate import Gate
 
 WORTH_A_LINE = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD, Kind.CANCELLED)
 PUT_OFF_TOLD = 3  # reasons, of a batch; each job has its own in its row
@@ -46,12 +51,13 @@ class BatchRunner:
     guard: Guard
     log: Log
     aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
+    gate: "Gate | None" = None  # where handlers declare limits
 
     def run(self, batch: Sequence[Job]) -> Report:
         """The last outcomes are left in the outbox: they are written before the next claim."""
         self.log.say(events.processing(len(batch)))
         report = Report()
-        remaining = iter(batch)
+        remaining = self.admitted(batch, report)
         for job in remaining:
             if not self.guard.may_start:
                 self.give_back([job, *remaining], report)
@@ -59,6 +65,10 @@ class BatchRunner:
             self.run_one(job, report)
         self.tell_completed(report)
         return report
+
+    def admitted(self, batch: Sequence[Job], report: Report) -> Iterator[Job]:
+        """Those that may run. Who must wait for a limit is concluded here."""
+        return iter(batch) if self.gate is None else self.gate.in_turn(batch, partial(self.conclude, report=report))
 
     def tell_completed(self, report: Report) -> None:
         self.log.say(events.batch_completed(report.outcomes))

@@ -48,6 +48,10 @@ class Claims:
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
         self._claimed_at = self._beaten_at = monotonic()
 
+    @property
+    def lane(self) -> str:
+        return self._assignment.lane
+
     def next(self) -> list[Job]:
         """For a runner that holds nothing. An empty answer means that the lane is empty."""
         if self._timed:

@@ -14,6 +14,7 @@ from mayfly.outcome import DONE, Kind
 from runner.batch import BatchRunner, Report
 from runner.claims import Claims
 from runner.guard import Cause
+from runner.invoke import Ran
 from runner.run import Run, judge
 from runner.runs import Runs
 
@@ -26,6 +27,7 @@ class Crew:
 
     def __init__(self, batches: BatchRunner, claims: Claims, runs: Runs) -> None:
         self._batches, self._outbox, self._guard, self._log = batches, batches.outbox, batches.guard, batches.log
+        self._gate = batches.gate
         self._claims = claims
         self._runs = runs
         self._concurrent = batches.invoker.registry.concurrent
@@ -80,9 +82,11 @@ class Crew:
 
     def _start_or_give_back(self) -> None:
         if self._may_start:
-            self._hand = [job for job in self._hand if not self._begin(job)]
+            ready, later = self._admitted()
+            self._hand = [job for job in ready if not self._begin(job)] + later
         elif self._hand or self._plain:
             self._batches.give_back([*self._hand, *self._plain], self._report)
+            self._put_down(self._hand)
             self._hand, self._plain = [], []
             self._outbox.flush()
 
@@ -91,8 +95,24 @@ class Crew:
         away = self._batches.invoker.turned_away(job)
         if away is None:
             return self._runs.start(job)
-        self._batches.conclude(job, away, self._report)
+        self._conclude(job, away)
+        self._put_down([job])
         return True
+
+    def _admitted(self) -> tuple[list[Job], list[Job]]:
+        """Whom no limit keeps, and who has not been asked for."""
+        if self._gate is None:
+            return self._hand, []
+        found = self._gate.beside(self._hand, self._runs.room_for, self._conclude)
+        self._gate.release()
+        return found
+
+    def _conclude(self, job: Job, became: Ran) -> None:
+        self._batches.conclude(job, became, self._report)
+
+    def _put_down(self, jobs: Sequence[Job]) -> None:
+        if self._gate is not None:
+            self._gate.ended(jobs)
 
     def _room(self) -> int:
         """What is claimed must fit: nothing while something waits in hand."""
@@ -130,6 +150,7 @@ class Crew:
         if run.handler.hooks is not None:
             run.handler.hooks.after(job, ran.outcome)
         self._runs.remove(run, ran.outcome.kind is Kind.DONE)
+        self._put_down([job])
         if isinstance(run.error, LostLease):
             self._log.say(events.lost_lease(job.id, job.type))
             return

@@ -31,6 +31,8 @@ from runner.stay import Stay
 from runner.turns import Turns
 
 if TYPE_CHECKING:
+    from mayfly.limits.takings import Takings
+    from runner.gate import Gate
     from runner.hooks import RunnerHooks
 
 Work = Callable[[list[Job]], Report]
@@ -73,10 +75,11 @@ def _work(
     app = RunnerApp(settings, database, registry, most=lane.concurrency)
     use_app(app)
     hooks = _hooks(settings, guard, log)
+    takings = _takings(registry, assignment)
     invoker = Invoker(
         registry=registry.hooked(hooks) if hooks else registry,
         database=database,
-        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database),
+        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings),
         guard=guard,
         page=page,
         usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -85,10 +88,10 @@ def _work(
         announce=_announce(settings, database),
         paused_types=pausing.types,
     )
-    batches = BatchRunner(invoker, outbox, guard, log)
+    batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings))
     try:
         stay = Stay(claims, guard, assignment.stays_until, settings.poll_interval) if assignment.stays_until else None
-        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), guard, log, stay)
+        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), batches, stay)
         batches.give_back_aside()
         outbox.flush()
         pausing.bring_back(database)
@@ -115,6 +118,22 @@ def _announce(settings: Settings, database: Database) -> Callable[[Job], None] |
     return announcer(settings, database)
 
 
+def _takings(registry: Registry, assignment: Assignment) -> "Takings | None":
+    if not registry.has_limits:
+        return None
+    from mayfly.limits.takings import open_takings  # as above
+
+    return open_takings(registry.handlers, assignment.worker_id, assignment.lease_until)
+
+
+def _gate(invoker: Invoker, takings: "Takings | None") -> "Gate | None":
+    if takings is None:
+        return None
+    from runner.gate import Gate  # as above
+
+    return Gate(invoker, takings)
+
+
 def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int) -> Work:
     """One job after the other, unless there are handlers whose jobs run side by side."""
     if not batches.invoker.registry.concurrent:
@@ -125,18 +144,22 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     invoker = batches.invoker
     lifeline, settle_beside = invoker.lifeline, batches.outbox.settle_beside
     runs = Runs(
-        invoker.registry, invoker.page, limit, lifeline.worker_id, lifeline.horizon, app.beside, settle_beside
-    )
+        invoker.registry, invoker.page, limit, lifeline.worker_id, lifeline.horizon, app.beside, settle_beside,
+        lifeline.takings,
+    )  # fmt: skip
     return Crew(batches, claims, runs).run
 
 
-def _drain(claims: Claims, work: Work, guard: Guard, log: Log, stay: Stay | None) -> int:
+def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None) -> int:
+    guard, log, gate = batches.guard, batches.log, batches.gate
     given_back = 0
     while guard.may_start:
         batch = claims.next()
         if not batch and claims.pause is not None:
             log.say(events.lane_paused(claims.pause.name, claims.pause.words))
             return exits.SUCCESS
+        if not batch and gate is not None and gate.await_slots(claims.lane):
+            continue
         if not batch and (stay is None or not stay.brings_more()):
             return exits.SUCCESS
         if not batch:

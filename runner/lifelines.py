@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mayfly.connection import Connection
 from mayfly.engine import Database
-from mayfly.errors import TransactionOnTheLoop
+from mayfly.errors import TransactionOnTheLoop, UnknownLimit
 from mayfly.job import Job
 from mayfly.jobs.advance import store_checkpoint, store_progress
 from mayfly.schema import JOBS
@@ -15,6 +15,8 @@ from runner.horizon import Horizon
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection as Lent
+
+    from mayfly.limits.takings import Grant, Takings
 
 T = TypeVar("T")
 
@@ -56,9 +58,12 @@ class JobTransaction:
 class _Lifeline:
     """What is the same wherever a handler runs."""
 
-    def __init__(self, worker_id: str, horizon: Horizon, asked: Callable[[], Database]) -> None:
+    def __init__(
+        self, worker_id: str, horizon: Horizon, asked: Callable[[], Database], takings: "Takings | None" = None
+    ) -> None:
         self.worker_id = worker_id
         self.horizon = horizon
+        self.takings = takings  # None: no handler here declares a limit
         self._asked = asked
 
     @property
@@ -74,12 +79,19 @@ class _Lifeline:
     def keep_progress(self, job: Job, text: str) -> None:
         store_progress(self.database, JOBS, self.worker_id, job, text)
 
+    def take(self, job: Job, key: str) -> "Grant":
+        if self.takings is None:
+            raise UnknownLimit(job.type, key, ())
+        return self.takings.take(self.database, job, key)
+
 
 class MainLifeline(_Lifeline):
     """For plain functions, which run in the main thread: through the runner's one connection."""
 
-    def __init__(self, worker_id: str, horizon: Horizon, database: Database) -> None:
-        super().__init__(worker_id, horizon, lambda: database)
+    def __init__(
+        self, worker_id: str, horizon: Horizon, database: Database, takings: "Takings | None" = None
+    ) -> None:
+        super().__init__(worker_id, horizon, lambda: database, takings)
         self.opened = JobTransaction(database)
 
     @property
@@ -108,8 +120,10 @@ class LoopLifeline(_Lifeline):
 class ThreadLifeline(LoopLifeline):
     """For functions in threads: each has a transaction of its own, if it asks for one."""
 
-    def __init__(self, worker_id: str, horizon: Horizon, asked: Callable[[], Database]) -> None:
-        super().__init__(worker_id, horizon, asked)
+    def __init__(
+        self, worker_id: str, horizon: Horizon, asked: Callable[[], Database], takings: "Takings | None" = None
+    ) -> None:
+        super().__init__(worker_id, horizon, asked, takings)
         self.opened: JobTransaction | None = None
 
     @property

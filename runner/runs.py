@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from math import inf
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mayfly.clock import monotonic
 from mayfly.engine import Database
@@ -17,6 +17,9 @@ from runner.lifelines import LoopLifeline, ThreadLifeline
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
 from runner.slots import free_slots, room_for_more
+
+if TYPE_CHECKING:
+    from mayfly.limits.takings import Takings
 
 
 class Place(Protocol):
@@ -45,6 +48,7 @@ class Runs:
         horizon: Horizon,
         beside: Callable[[], Database],
         commit: Commit,
+        takings: "Takings | None" = None,
     ) -> None:
         self._registry = registry
         self._page = page
@@ -53,6 +57,7 @@ class Runs:
         self._horizon = horizon
         self._beside = beside  # for what handlers ask of us
         self._commit = commit
+        self._takings = takings
         self._mailbox = Mailbox()
         self._places: dict[bool, Place] = {}
         self._running: dict[int, Run] = {}
@@ -76,6 +81,10 @@ class Runs:
         """How many may be claimed, if they are of these types."""
         handlers = (self._registry.handlers[each] for each in types)
         return 0 if self.is_suspect else room_for_more(handlers, self._limit, self._of_type)
+
+    def room_for(self, job: Job) -> int:
+        """How many of its type could start now."""
+        return free_slots(self._registry.handlers[job.type], self._limit, self._of_type)
 
     def start(self, job: Job) -> bool:
         """False if there is no slot for it yet."""
@@ -122,12 +131,12 @@ class Runs:
     def _open_loop(self) -> Place:
         from runner.loop import Loop
 
-        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._horizon, self._beside))
+        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._horizon, self._beside, self._takings))
 
     def _open_threads(self) -> Place:
         from runner.threads import Threads
 
         def lifeline() -> ThreadLifeline:
-            return ThreadLifeline(self._worker_id, self._horizon, self._beside)
+            return ThreadLifeline(self._worker_id, self._horizon, self._beside, self._takings)
 
         return Threads(self._mailbox, lifeline, self._commit)

@@ -170,10 +170,9 @@ limits = Table(
 slots = Table(
     "mayfly_slots",
     metadata,
-    Column("job_id", Id, primary_key=True),
     Column("limit_key", String(KEY_LENGTH), primary_key=True),
-    Column("worker_id", String(NAME_LENGTH)),
-    Column("claims", Integer),
+    Column("worker_id", String(NAME_LENGTH), primary_key=True),
+    Column("held", Integer),
     Column("lease_until", UtcDateTime),
 )
 

@@ -12,6 +12,7 @@ from mayfly.errors import BadField, BadPayload, KeyMissing, PayloadTooLarge
 from mayfly.jobs.foreign import AnyConnection
 from mayfly.jobs.terms import CONFLICTS, KEEP, LIVE, Scope, utc
 from mayfly.jobs.unique import insert_unique, keeping, release_over
+from mayfly.limits.limit import Limit, NoKey, wish_of
 from mayfly.registry import Handler, Model
 from mayfly.schema import KEY_LENGTH, NAME_LENGTH, PRIORITIES, JobTable
 from mayfly.wording import storable
@@ -123,6 +124,8 @@ class Door:
             raise PayloadTooLarge(type_name, len(text.encode()), self.payload_limit, "PAYLOAD_LIMIT")
         if handler is not None and handler.model is not None:
             _fit(type_name, handler.model, text)
+        if handler is not None and handler.limits:
+            _fill_keys(type_name, handler.limits, text)
         return text
 
 
@@ -220,6 +223,14 @@ def _fit(type_name: str, model: Model, text: str) -> None:
         model.model_validate(jsontext.decode(text))
     except ValueError as error:
         raise BadPayload(type_name, describe_misfit(error)) from error
+
+
+def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
+    """A job that nobody could say the limits of would be dead before it starts."""
+    try:
+        wish_of(limits, jsontext.decode(text))
+    except NoKey as error:
+        raise BadPayload(type_name, str(error)) from error
 
 
 def describe_misfit(error: ValueError) -> str:

@@ -81,7 +81,7 @@ def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     if search.along:
         connection.execute(f"{search.along} IN ({listed})", names)
     statement = f"DELETE FROM {search.table} WHERE {search.key} IN ({listed}){search.still}"
-    return connection.execute(statement, names).rowcount
+    return connection.execute(statement, {**search.values, **names}).rowcount
 
 
 def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
@@ -95,7 +95,10 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
         yield _aged("mayfly_batches", "batch_key", "completed_at", before)
         yield Search("mayfly_batches", "batch_key", NEVER_SEALED, {"before": before})
     if keep.runners is not None:
-        yield _aged("mayfly_runners", "worker_id", "finished_at", cutoff(now, keep.runners))
+        before = cutoff(now, keep.runners)
+        yield _aged("mayfly_runners", "worker_id", "finished_at", before)
+        # Of a key whose window ended so long ago nothing is worth knowing. Somebody may have opened another since.
+        yield _aged("mayfly_limits", "limit_key", "opens_at", before)._replace(still=" AND opens_at < :before")
     if keep.cycles is not None:
         before = cutoff(now, keep.cycles)
         yield _aged("mayfly_attempts", "id", "finished_at", before)

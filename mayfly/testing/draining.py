@@ -20,15 +20,15 @@ from mayfly.outcome import RELEASED
 from mayfly.schema import JOBS
 from mayfly.testing.apps import InlineApp, inline_app
 from mayfly.testing.clock import pinned_offset
-from mayfly.testing.process import InlineInvoker, inline_invoker, inline_log
+from mayfly.testing.process import LEASE, InlineInvoker, inline_invoker, inline_log
 from mayfly.testing.results import Drained, Run
 from mayfly.testing.table import next_run_at
 from runner.batch import BatchRunner, Report
 from runner.claims import Claims
+from runner.invoke import Ran
 from runner.outbox import Outbox
 
 MOST = 1000  # runs; more than a test should need, and reached within seconds by a handler that enqueues itself
-LEASE = timedelta(hours=1)
 
 _drains = itertools.count(1)
 
@@ -75,7 +75,7 @@ def _opened(
         yield _Draining(
             database,
             invoker,
-            BatchRunner(invoker, outbox, invoker.guard, inline_log()),
+            BatchRunner(invoker, outbox, invoker.guard, inline_log(), gate=invoker.gate),
             Assignment(worker_id, "", cycle_id, inf, settings.worker_timeout, now + LEASE),
             None if lanes is None else sorted(lanes),
             None if advance is True else now + (advance or timedelta(0)),
@@ -103,7 +103,7 @@ class _Draining:
 
     def run(self, job: Job) -> Run:
         """Settled when this returns, whatever it was."""
-        ran = self.batches.run_one(job, Report())
+        ran = self._run(job)
         self.batches.give_back_aside()
         self.batches.outbox.flush()
         error = self.invoker.errors.pop(job.id, None)
@@ -113,6 +113,18 @@ class _Draining:
             if ran is not None and ran.unknown:  # given back unspent, and due again at once
                 raise error
         return Run(job, RELEASED if ran is None else ran.outcome, error)
+
+    def _run(self, job: Job) -> Ran | None:
+        """None if it was no longer ours."""
+        concluded: list[Ran | None] = []
+
+        def conclude(job: Job, became: Ran) -> None:
+            concluded.append(self.batches.conclude(job, became, Report()))
+
+        gate = self.batches.gate
+        for each in [job] if gate is None else gate.in_turn([job], conclude):
+            concluded.append(self.batches.run_one(each, Report()))
+        return concluded[0]
 
     def give_back(self, job: Job) -> None:
         self.batches.give_back([job], Report())

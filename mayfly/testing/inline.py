@@ -93,6 +93,8 @@ def _make_job(
 def _run(invoker: InlineInvoker, job: Job, writes: bool) -> Ran:
     """What the handler wrote and enqueued is committed where a runner would have settled the job with it."""
     ran = invoker.run(job)
+    if invoker.lifeline.takings is not None:
+        invoker.lifeline.takings.give_back(invoker.database, job)
     transaction = invoker.lifeline.opened
     held = _released(invoker, job, ran.outcome) if writes else ()
     if transaction.connection is None:
@@ -123,6 +125,9 @@ class _NoDatabase:
     """As much of one as a handler needs that uses none."""
 
     clock = Clock()
+
+    def run(self, _work: Callable[..., Any]) -> Any:
+        raise NeedsTestDatabase
 
     def transaction(self) -> "AbstractContextManager[Lent]":
         raise NeedsTestDatabase

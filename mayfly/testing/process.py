@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from datetime import timedelta
+from functools import cached_property, wraps
 from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,17 +20,21 @@ from mayfly.engine import Database
 from mayfly.events import Level
 from mayfly.job import Job, Lifeline
 from mayfly.jobs.held import Held
+from mayfly.limits.takings import Takings, open_takings
 from mayfly.logs import Log
 from mayfly.outcome import Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
 from mayfly.settings import Settings
 from mayfly.trail import Window
+from runner.gate import Gate
 from runner.guard import Guard
 from runner.hooks import open_hooks
 from runner.horizon import Horizon
 from runner.invoke import Invoker, Misfit, Ran
 from runner.lifelines import LoopLifeline, MainLifeline
+
+LEASE = timedelta(hours=1)  # of what a job takes
 
 
 class Patience(Guard):
@@ -62,8 +67,8 @@ class PatientHorizon(Horizon):
 class RowlessLifeline(MainLifeline):
     """For a job that is in no table: the job itself knows its checkpoint, and nobody asks how far it is."""
 
-    def __init__(self, worker_id: str, horizon: Horizon, database: Database) -> None:
-        super().__init__(worker_id, horizon, database)
+    def __init__(self, worker_id: str, horizon: Horizon, database: Database, takings: Takings | None = None) -> None:
+        super().__init__(worker_id, horizon, database, takings)
         self.enqueued: list[Held] = []
 
     def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:  # noqa: ARG002 - as in a runner
@@ -80,7 +85,7 @@ class LoopedLifeline(LoopLifeline):
 
     def __init__(self, around: Lifeline) -> None:
         assert isinstance(around, MainLifeline)
-        super().__init__(around.worker_id, around.horizon, lambda: around.database)
+        super().__init__(around.worker_id, around.horizon, lambda: around.database, around.takings)
         self._around = around
 
     def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
@@ -95,6 +100,11 @@ class InlineInvoker(Invoker):
     """Remembers what handlers raised: a row keeps its text only."""
 
     errors: dict[int, BaseException] = field(default_factory=dict)
+
+    @cached_property
+    def gate(self) -> Gate | None:
+        """Where handlers declare limits."""
+        return Gate(self, self.lifeline.takings) if self.lifeline.takings is not None else None
 
     def failed(self, job: Job, error: BaseException) -> Ran:
         ran = super().failed(job, error)
@@ -127,12 +137,13 @@ def inline_invoker(
         guard = Patience(page)
         horizon = PatientHorizon(guard, page, slice_after)
         lifeline = MainLifeline if worker_id else RowlessLifeline
+        takings = inline_takings(registry, database, worker_id or "inline")
         hooks = open_hooks(settings, guard, inline_log())
         inline = replace(registry, handlers={name: _inline(each) for name, each in registry.handlers.items()})
         yield InlineInvoker(
             registry=inline.hooked(hooks) if hooks else inline,
             database=database,
-            lifeline=lifeline(worker_id or "inline", horizon, database),
+            lifeline=lifeline(worker_id or "inline", horizon, database, takings),
             guard=guard,
             page=page,
             usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -143,6 +154,12 @@ def inline_invoker(
         if hooks is not None:
             hooks.close()
         page.close()
+
+
+def inline_takings(registry: Registry, database: Database, worker_id: str) -> Takings | None:
+    if not registry.has_limits:
+        return None
+    return open_takings(registry.handlers, worker_id, database.clock.now() + LEASE)
 
 
 class _Stderr:

@@ -34,6 +34,10 @@ from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.jobs.totals import add_up_totals
 from mayfly.jobs.which import LONG_AGO, Which
+from mayfly.limits.holdings import Holdings
+from mayfly.limits.limit import Limit, Need
+from mayfly.limits.listing import list_limits
+from mayfly.limits.store import Holder
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
@@ -89,6 +93,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield from scheduling(database)
     yield from pausing(database)
     yield from cancelling(database)
+    yield from limiting(database)
     yield from cleaning(database)
 
 
@@ -182,6 +187,17 @@ def cancelling(database: Database) -> Iterator[str]:
     yield chapter("count by a filter", lambda: count_found(database, JOBS, filters[1]))
     looking = (JOBS, job.id, "worker-1", job.claims)
     yield chapter("look for a wish to cancel", lambda: database.read(lambda c: wish_to_cancel(c, *looking)))
+
+
+def limiting(database: Database) -> Iterator[str]:
+    holder = Holder("worker-1", database.clock.now() + timedelta(minutes=1))
+    ours, wish = Holdings(holder), (Need("smtp:7", Limit("smtp", 2)), Need("sender:7", Limit("sender", 9, "day")))
+    yield chapter("take for the first time", lambda: ours.take(database, [wish]))
+    yield chapter("take", lambda: ours.take(database, [wish]))
+    ours.put_down([wish, wish])
+    yield chapter("release", lambda: ours.release(database))
+    now = database.clock.now()
+    yield chapter("list limits", lambda: database.read(lambda c: list(list_limits(c, now))))
 
 
 def cleaning(database: Database) -> Iterator[str]:

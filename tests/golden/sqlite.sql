@@ -218,6 +218,33 @@ SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND 
 -- look for a wish to cancel
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
+-- take for the first time
+BEGIN IMMEDIATE;
+SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (:key_0, :key_1) ORDER BY limit_key, span;
+BEGIN IMMEDIATE;
+-- 2 times:
+INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (:limit_key, :span, :most, :used, :opens_at) ON CONFLICT (limit_key, span) DO NOTHING;
+BEGIN IMMEDIATE;
+SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (:key_0, :key_1) ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id WHERE mayfly_slots.limit_key IN (:key_0);
+INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (:limit_key, :span, :most, :used, :opens_at) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
+INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (:limit_key, :worker_id, :held, :lease_until) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
+
+-- take
+BEGIN IMMEDIATE;
+SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE limit_key IN (:key_0, :key_1) ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id WHERE mayfly_slots.limit_key IN (:key_0);
+INSERT INTO mayfly_limits (limit_key, span, most, used, opens_at) VALUES (:limit_key, :span, :most, :used, :opens_at) ON CONFLICT (limit_key, span) DO UPDATE SET most = excluded.most, used = excluded.used, opens_at = excluded.opens_at;
+INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until) VALUES (:limit_key, :worker_id, :held, :lease_until) ON CONFLICT (limit_key, worker_id) DO UPDATE SET held = excluded.held, lease_until = excluded.lease_until;
+
+-- release
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id;
+
+-- list limits
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
+SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+
 -- prune
 -- 6 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
@@ -272,6 +299,7 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority =
 SELECT batch_key FROM mayfly_batches WHERE completed_at < :before ORDER BY completed_at LIMIT 500;
 SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL AND sealed_at IS NULL AND created_at < :before LIMIT 500;
 SELECT worker_id FROM mayfly_runners WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
+SELECT limit_key FROM mayfly_limits WHERE opens_at < :before ORDER BY opens_at LIMIT 500;
 SELECT id FROM mayfly_attempts WHERE finished_at < :before ORDER BY finished_at LIMIT 500;
 SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMIT 500;
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;

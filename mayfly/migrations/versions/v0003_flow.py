@@ -71,15 +71,14 @@ def create_limits() -> None:
         Column("used", Integer, nullable=False, server_default=sql("0")),  # in the window that ends at opens_at
         Column("opens_at", UtcDateTime),
     )
+    create_index("mayfly_limits_age", "mayfly_limits", "opens_at")
     create_table(
         "mayfly_slots",
-        Column("job_id", Id, primary_key=True, autoincrement=False),
         Column("limit_key", String(190), primary_key=True),
-        Column("worker_id", String(64), nullable=False),
-        Column("claims", Integer, nullable=False),
-        Column("lease_until", UtcDateTime, nullable=False),
+        Column("worker_id", String(64), primary_key=True),
+        Column("held", Integer, nullable=False),
+        Column("lease_until", UtcDateTime, nullable=False),  # of a holder that has no row in mayfly_runners
     )
-    create_index("mayfly_slots_key", "mayfly_slots", "limit_key", "lease_until")
 
 
 def create_batches() -> None:

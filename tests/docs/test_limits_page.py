@@ -1,0 +1,66 @@
+"""docs/limits.md says what is true: its example is run, its listing is what comes out."""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from freezegun import freeze_time
+
+from mayfly import enqueue, registry
+from mayfly.app import current_app
+from mayfly.limits.limit import SPANS
+from mayfly.limits.listing import list_limits, table
+from mayfly.testing import drain, using_database
+from tests.factories import NOON
+
+PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text("utf-8")
+
+
+def block(language: str) -> str:
+    [found] = re.findall(rf"^```{language}\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+@pytest.fixture
+def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[object, str]]]:
+    """What the handlers of the page hand to `deliver`."""
+    (tmp_path / "page_of_limits.py").write_text(block("python"))
+    monkeypatch.setattr(registry, "_declared", {})
+    monkeypatch.setenv("HANDLERS", "page_of_limits")
+    monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    noted: list[tuple[object, str]] = []
+    with using_database(f"sqlite:///{tmp_path}/test.db"):
+        assert current_app().registry.failures == {}
+        vars(sys.modules["page_of_limits"])["deliver"] = lambda account, to: noted.append((account, to))
+        yield noted
+    sys.modules.pop("page_of_limits", None)
+
+
+@freeze_time(NOON)
+def test_the_example_does_what_the_page_says(delivered: list[tuple[object, str]]) -> None:
+    """Three for account 42 and one for 7; the fourth waits for midnight in Berlin, and the table says so."""
+    for account in (42, 42, 42, 42, 7):
+        enqueue("send", {"account": account, "to": "ann"})
+
+    assert drain().outcomes == {"done": 4, "snoozed": 1}
+
+    database = current_app().database
+    listed = database.read(lambda connection: list(list_limits(connection, NOON)))
+    assert "\n".join(["$ mayfly limits", *table(listed), ""]) == block("text")
+    enqueue("send_from_any", {"accounts": [42, 7], "to": "bob"})
+    enqueue("send_from_any", {"accounts": [42], "to": "bob"})
+    assert drain().outcomes == {"done": 1, "snoozed": 1}
+    assert delivered == [(42, "ann")] * 3 + [(7, "ann"), (7, "bob")]
+    waiting = "SELECT waiting_for FROM mayfly_jobs WHERE type = 'send' AND status = 'pending'"
+    assert f"`{database.read(lambda connection: connection.execute(waiting).scalar())}`" in PAGE
+
+
+def test_every_window_is_in_the_table() -> None:
+    """And no other."""
+    [rows] = re.findall(r"^\| per \|.*?\n\| --- .*?\n(.+?)\n\n", PAGE, flags=re.MULTILINE | re.DOTALL)
+    named = [name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    assert tuple(named) == SPANS

@@ -1,0 +1,68 @@
+"""Handlers with limits, which write down when they ran."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from mayfly import Job, concurrency, handler, rate
+
+TWO = concurrency("door:{door}", 2)
+
+
+def note(job: Job, began: float) -> None:
+    """A line that no other process can break up."""
+    with (Path(os.environ["MAYFLY_HOME"]) / "spans").open("a") as file:
+        file.write(f"{job.id} {began} {time.time()}\n")
+
+
+@handler("pass_plain", limits=TWO)
+def pass_plain(job: Job) -> None:
+    began = time.time()
+    time.sleep(job.payload["seconds"])
+    note(job, began)
+
+
+@handler("pass_thread", limits=TWO, threads=4)
+def pass_thread(job: Job) -> None:
+    pass_plain(job)
+
+
+@handler("pass_async", limits=TWO)
+async def pass_async(job: Job) -> None:
+    began = time.time()
+    await asyncio.sleep(job.payload["seconds"])
+    note(job, began)
+
+
+@handler("knock_plain", takes=TWO)
+def knock_plain(job: Job) -> None:
+    """Knows only inside which door it is."""
+    job.take(f"door:{job.payload['door']}", or_snooze=True)
+    pass_plain(job)
+
+
+@handler("knock_thread", takes=TWO, threads=4)
+def knock_thread(job: Job) -> None:
+    knock_plain(job)
+
+
+@handler("knock_async", takes=TWO)
+async def knock_async(job: Job) -> None:
+    job.take(f"door:{job.payload['door']}", or_snooze=True)
+    await pass_async(job)
+
+
+@handler("stay", limits=concurrency("room", 1))
+def stay(job: Job) -> None:
+    """Until its process is killed, or it is told to go."""
+    home = Path(os.environ["MAYFLY_HOME"])
+    (home / "reached").touch()
+    while not (home / "go").exists():
+        time.sleep(0.01)
+    note(job, time.time())
+
+
+@handler("mail", limits=rate("sender:{account}", 20, per="month"))
+def mail(job: Job) -> None:
+    note(job, time.time())

@@ -1,0 +1,140 @@
+"""Limits with real runners on two hosts: never exceeded, free again after a kill -9, nobody else's matter."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.test_planning import start_hosts
+
+HANDLERS = {"HANDLERS": "handlers,tests.process.limited", "BACKOFF_BASE": "0.05"}
+EIGHT = {"HOST_MAX_WORKERS": "4", "MAX_WORKERS": "8", "BATCH_SIZE": "2"}
+KINDS = pytest.mark.parametrize("kind", ["plain", "thread", "async"])
+
+
+@pytest.fixture
+def limited(migrated_url: str, tmp_path: Path) -> Iterator[Installation]:
+    made = Installation(tmp_path, migrated_url, HANDLERS)
+    yield made
+    made.end()
+
+
+def spans(installation: Installation) -> list[tuple[int, float, float]]:
+    """Job, begin and end of each run that came to its end."""
+    path = installation.home / "spans"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [(int(job), float(began), float(ended)) for job, began, ended in map(str.split, lines)]
+
+
+def overlap(installation: Installation) -> int:
+    return most_at_once((began, ended) for _job, began, ended in spans(installation))  # type: ignore[misc]
+
+
+def cycle(installation: Installation) -> None:
+    """One of each host at the same time."""
+    for host in start_hosts(installation, **EIGHT):
+        assert (*host.communicate(), host.returncode) == ("", "", 0)
+
+
+def work_until_done(installation: Installation) -> None:
+    def is_done() -> bool:
+        cycle(installation)
+        return installation.statuses().keys() == {"done"}
+
+    wait_until(is_done, "all is done", seconds=120)
+
+
+@KINDS
+def test_eight_runners_on_two_hosts_never_exceed_a_key(limited: Installation, kind: str) -> None:
+    """Two at a time, whatever they run in; each job once, unspent attempts given back, no deadlock for anyone."""
+    ids = limited.enqueue(f"pass_{kind}", '{"door": 1, "seconds": 0.05}', count=40)
+
+    work_until_done(limited)
+
+    assert 1 <= overlap(limited) <= 2
+    assert sorted(job for job, *_ in spans(limited)) == ids
+    assert {row.attempts for row in limited.rows("SELECT attempts FROM mayfly_jobs")} == {1}
+    assert limited.rows("SELECT * FROM mayfly_slots") == []
+
+
+@KINDS
+def test_what_handlers_take_themselves_is_not_exceeded_either(limited: Installation, kind: str) -> None:
+    """The key is known only inside; who is not let in is snoozed, and no attempt is spent."""
+    ids = limited.enqueue(f"knock_{kind}", '{"door": 1, "seconds": 0.05}', count=20)
+
+    work_until_done(limited)
+
+    assert 1 <= overlap(limited) <= 2
+    assert sorted(job for job, *_ in spans(limited)) == ids
+    assert {row.attempts for row in limited.rows("SELECT attempts FROM mayfly_jobs")} == {1}
+    assert limited.rows("SELECT * FROM mayfly_slots") == []
+
+
+def test_eight_runners_on_two_hosts_never_exceed_a_rate(limited: Installation) -> None:
+    """Twenty of sixty run; the others wait for the month's end, each with the reason and moved once."""
+    limited.enqueue("mail", '{"account": 42}', count=60)
+
+    cycle(limited)
+
+    assert len(spans(limited)) == 20
+    assert limited.statuses() == {"done": 20, "pending": 40}
+    reasons = limited.rows("SELECT attempts, claims, waiting_for FROM mayfly_jobs WHERE status = 'pending'")
+    assert {(row.attempts, row.claims) for row in reasons} == {(0, 1)}
+    assert all(row.waiting_for.startswith("limit sender:42 opens at ") for row in reasons)
+    assert sum(int(line.get("snoozed", 0)) for line in limited.lane_lines()) == 40
+
+
+def test_jobs_behind_a_key_that_is_used_up_are_in_nobodys_way(limited: Installation) -> None:
+    """Thousands are moved once, by the thousand; another key of the lane and another lane are served meanwhile."""
+    limited.enqueue("mail", '{"account": 42}', count=5000)
+    limited.enqueue("mail", '{"account": 7}', count=10)
+    limited.enqueue("noop", lane="other", count=10)
+
+    cycle(limited)
+    second = limited.dispatch("--dry-run")
+
+    assert limited.statuses() == {"done": 40, "pending": 4980}
+    assert {row.claims for row in limited.rows("SELECT claims FROM mayfly_jobs WHERE status = 'pending'")} == {1}
+    assert limited.log.count("Put off") < 100
+    assert "Pending jobs: 0." in second.stdout
+
+
+def test_a_runner_that_is_killed_leaves_its_slot(limited: Installation) -> None:
+    """kill -9 in the middle of its job: in the next cycle somebody else has the slot."""
+    first, second = limited.enqueue("stay", count=2)
+    dispatcher = limited.start("dispatcher", MAX_WORKERS="1", BATCH_SIZE="1")
+    limited.wait_for_latch()
+    assert [row.held for row in limited.rows("SELECT held FROM mayfly_slots")] == [1]
+
+    [pid] = limited.runner_pids()
+    os.kill(pid, signal.SIGKILL)
+    limited.release_latch()
+    dispatcher.communicate()
+
+    wait_until(lambda: limited.dispatch() and limited.statuses() == {"done": 2}, "both are done")
+    assert sorted(job for job, *_ in spans(limited)) == [first, second]
+    assert limited.job(first).crashes == 1
+
+
+def test_a_slot_in_use_puts_others_off_and_is_listed(limited: Installation) -> None:
+    """With the reason on the job and in the log; `mayfly limits` tells who is at its limit."""
+    first, second = limited.enqueue("stay", count=2)
+    one = limited.start("runner", BATCH_SIZE="1")
+    limited.wait_for_latch()
+
+    other = limited.run("runner")
+    listed = limited.run("mayfly", "limits", "room", "--used-up", "--json")
+    table = limited.run("mayfly", "limits")
+    limited.release_latch()
+    one.communicate()
+
+    assert (other.returncode, other.stderr) == (0, "")
+    assert limited.job(second).waiting_for == "limit room: 1 of 1 in use"
+    assert "Put off 1 jobs: limit room: 1 of 1 in use" in limited.log
+    assert json.loads(listed.stdout) == [{"key": "room", "per": "at once", "used": 1, "most": 1, "opens_at": None}]
+    assert [line.split() for line in table.stdout.splitlines()][1:] == [["room", "at", "once", "1", "1"]]
+    assert limited.job(first).status == "done"
