@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dispatcher.endings import Ending, ending_of, judge, judge_lost, reason_of
+from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of
 from dispatcher.spawn import EndedChild
+from dispatcher.supervise import OVERDUE_SECONDS
 from dispatcher.world import World
-from mayfly import events
+from mayfly import events, exits
+from mayfly.clock import monotonic
 from mayfly.fleet.dispatchers import cycles_seen_to
 from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
 from mayfly.job import Job
@@ -35,6 +37,7 @@ class Aftermath:
     def of_lost_runners(self) -> None:
         """Runners of earlier cycles or other hosts that ended unseen."""
         pages = pages_in(self.world.directory)  # before the rows: a runner's row is written before its page
+        self._end_overdue()
         seen_to = cycles_seen_to(self.world.directory)  # before the rows, too
         for runner in dead_runners(self.world.database, self.world.place):
             path = page_path(self.world.directory, runner.worker_id)
@@ -52,6 +55,21 @@ class Aftermath:
         """Whoever settled the last job of one may have died before he looked."""
         for each in complete_all(self.world.database, JOBS):
             self.world.log.say(events.batch_over(*each))
+
+    def _end_overdue(self) -> None:
+        """Runners of long lanes whose own guards have failed: their page says by when they had to end."""
+        if not any(self.world.settings.lane(each).is_long for each in self.world.settings.lanes):
+            return
+        for runner in self.world.database.run(live_runners):
+            if runner.place != self.world.place or not runner.has_started or not self._is_long(runner):
+                continue
+            seen = read_page(page_path(self.world.directory, runner.worker_id))
+            if seen is not None and 0 < seen.hard_deadline < monotonic() - OVERDUE_SECONDS:
+                self.world.log.say(events.worker_overdue(runner.worker_id))
+                runner.process.end()
+
+    def _is_long(self, runner: LiveRunner) -> bool:
+        return self.world.settings.lane(runner.lane).is_long
 
     def of_ended(self, ended: EndedChild) -> None:
         """A runner of ours that has just ended."""
@@ -75,12 +93,19 @@ class Aftermath:
             JOBS,
             self._settler(runner.worker_id),
             runner.lane,
-            self._aloud(lambda job, held: judge_lost(job, held, seen, self.world.chances())),
+            self._aloud(lambda job, held: self._judge_lost(runner, job, held, seen)),
             self.tally,
         )
         self._note(rescued)
         close_lost(self.world.database, runner.worker_id, seen)
         self.world.log.say(events.runner_lost(runner.worker_id, runner.lane, len(rescued.settlements)))
+
+    def _judge_lost(self, runner: LiveRunner, job: Job, held: int, seen: Seen | None) -> tuple[Outcome, int | None]:
+        """Nobody sees a runner of a long lane end. One whose last deadline is over has run into it."""
+        if seen is not None and self._is_long(runner) and 0 < seen.hard_deadline <= monotonic():
+            exit_ = Exit(exits.ERROR, seen, ended=seen.hard_deadline, killed_for=KilledFor.TIME)
+            return judge(job, exit_, self.world.settings.lane(runner.lane).worker_timeout, self.world.chances())
+        return judge_lost(job, held, seen, self.world.chances())
 
     def _rescue_expired(self) -> None:
         """The net below the net: a lease that ran out without a runner's row to tell of it."""

@@ -68,7 +68,7 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
         forget_leaving(world.directory, planned.cycle_id)
     finally:
         supervisor.close()
-    return finish(world, aftermath, scheduled, planned, progress, linger, supervisor.guard_fired)
+    return finish(world, aftermath, scheduled, planned, progress, linger, supervisor)
 
 
 def verify(world: World) -> None:
@@ -147,7 +147,7 @@ def finish(
     planned: Planned,
     progress: Progress,
     linger: Linger,
-    guard_fired: bool,
+    supervisor: Supervisor,
 ) -> Summary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, batches, tally = 0, 0, aftermath.tally
@@ -172,11 +172,12 @@ def finish(
         fired=scheduled.fired,
         left_out=scheduled.left_out,
         paused=planned.plan.paused,
+        left_running=len(supervisor.left),
         looks=linger.looks,
         plans=linger.plans,
         batches=batches,
         problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
-        guard_fired=guard_fired,
+        guard_fired=supervisor.guard_fired,
     )
     tell_summary(world, summary)
     record(world, summary)

@@ -17,6 +17,7 @@ from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
 from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
 from mayfly.jobs.pauses import Pause, load_pauses
+from mayfly.jobs.renew import LEASE
 from mayfly.schema import JOBS
 
 NOBODY: Mapping[str, int] = MappingProxyType({})
@@ -124,7 +125,7 @@ def make_plan(
                 lane=_lane(world, name, counted.paused.get(name)),
                 pending=max(0, found.pending - aside.get(name, 0)) if served else 0,
                 running=running,
-                busy=0 if idle is None else max(0, running - idle.get(name, 0)),
+                busy=_busy(world, name, running, idle),
                 capped=found.capped,
                 passed_over=counted.passed_over.get(name, 0),
             )
@@ -138,6 +139,13 @@ def make_plan(
         max_load=settings.max_load,
     )
     return plan_runners(counts, settings.pools, room)
+
+
+def _busy(world: World, lane: str, running: int, idle: Mapping[str, int] | None) -> int:
+    """A runner in a long lane may be so for hours."""
+    if idle is None:
+        return running if world.settings.lane(lane).is_long else 0
+    return max(0, running - idle.get(lane, 0))
 
 
 def runner_deadline(world: World) -> float:
@@ -177,14 +185,17 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
     lease_left = world.deadline - monotonic() + LEASE_GRACE_SECONDS
     numbers = count(1)
     for planned in plan.lanes:
+        resolved = world.settings.lane(planned.count.lane.name)
         for _ in range(planned.planned):
+            window, is_long = resolved.worker_timeout, resolved.is_long
             yield Assignment(
                 worker_id=f"worker-{number}-{next(numbers)}",
                 lane=planned.count.lane.name,
                 cycle_id=cycle_id,
-                deadline=deadline,
-                window_seconds=world.settings.worker_timeout,
-                lease_until=now + timedelta(seconds=lease_left),
+                deadline=monotonic() + window if is_long else min(deadline, monotonic() + window),
+                window_seconds=window,
+                lease_until=now + (LEASE if is_long else timedelta(seconds=lease_left)),
+                is_long=is_long,
                 stays_until=_stays_until(world, planned.count.lane.name, deadline),
             )
 

@@ -14,6 +14,7 @@ from dispatcher.output import Output
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.fleet.runners import Assignment
+from mayfly.logs import open_output
 from mayfly.page import Page
 from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings
@@ -82,6 +83,9 @@ class Spawner:
     def prepare(self, assignment: Assignment) -> Cradle:
         page = Page(page_path(self.directory, assignment.worker_id))
         reading, writing = os.pipe()
+        if assignment.is_long:  # nobody may be there to read
+            os.close(writing)
+            writing = open_output(self.settings)
         return Cradle(assignment, page, Output(reading), writing, monotonic())
 
     def spawn(self, cradle: Cradle) -> Child:
@@ -91,12 +95,13 @@ class Spawner:
             pid = start(cradle)
         return cradle.bear(pid)
 
-    def enter_child(self, parent: int) -> None:
+    def enter_child(self, parent: int, outlives: bool = False) -> None:
         """What a forked child does first, be it a runner or a nursery."""
         gc.freeze()  # what is inherited is shared memory for as long as nobody, the collector included, writes to it
         own_group(0)
         forget_signals()
-        die_with_parent(parent)
+        if not outlives:
+            die_with_parent(parent)
         for close in self.close_in_child:
             close()
 
@@ -107,7 +112,7 @@ class Spawner:
         return pid
 
     def _live(self, cradle: Cradle, parent: int) -> int:
-        self.enter_child(parent)
+        self.enter_child(parent, outlives=cradle.assignment.is_long)
         cradle.output.close()
         from runner.cli import run_assigned  # the dispatcher itself never loads what runs handlers
         from runner.inherited import Inherited

@@ -52,7 +52,7 @@ def _nursery(
     spawner: Spawner, supervisor: Supervisor, lane: str, assignments: Sequence[Assignment]
 ) -> Nursery | None:
     nurseries = supervisor.nurseries
-    if spawner.settings.spawn != "fork" or lane in nurseries.unshared:
+    if spawner.settings.spawn != "fork" or lane in nurseries.unshared or assignments[0].is_long:
         return None
     found = nurseries.get(lane)
     if found is not None or (len(assignments) < WORTH_A_NURSERY and not assignments[0].stays_until):

@@ -31,6 +31,7 @@ class Summary:
     fired: int = 0  # due times of schedules that became jobs
     left_out: int = 0  # and schedules of which some did not
     paused: tuple[str, ...] = ()  # lanes that have work and are not served
+    left_running: int = 0  # runners of long lanes
     looks: int = 0  # for work that had come while the dispatcher lingered
     plans: int = 0  # of runners that were started after the first plan
     batches: int = 0  # that are over since it began
@@ -74,6 +75,7 @@ def summary_lines(summary: Summary) -> list[str]:
         *(paused if summary.paused else []),
         *(lingered if summary.looks else []),
         *([f"Batches completed: {summary.batches}"] if summary.batches else []),
+        *([f"Left running: {summary.left_running}"] if summary.left_running else []),
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",

@@ -4,7 +4,8 @@ import os
 import selectors
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection
+from contextlib import suppress
 from types import FrameType
 
 import psutil
@@ -38,6 +39,7 @@ class Supervisor:
         self.guard_fired = False
         self._successor_waits = False  # the next dispatcher asks for the host lock
         self._has_retired = False
+        self.left: list[Child] = []  # runners of long lanes, when nobody else is waited for any more
 
     def install(self) -> None:
         """A signal wakes the wait below; nothing is done inside the handler."""
@@ -82,7 +84,7 @@ class Supervisor:
         self._selector.register(child.pidfd, selectors.EVENT_READ, child)
         self._selector.register(child.output.descriptor, selectors.EVENT_READ, child)
         if self.stopped_by is not None:  # the signal came between the decision and the fork
-            _tell(child, signal.SIGTERM)
+            _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
         elif self._has_retired:
             _tell(child, HANDOVER)
 
@@ -99,7 +101,7 @@ class Supervisor:
                 self._attend(one)
             else:
                 self._read_output(one)
-        self._enforce()
+        self._enforce(gone)
         return [each for pid in sorted(gone) for each in self._bury(gone[pid])]
 
     def close_in_child(self) -> None:
@@ -114,27 +116,38 @@ class Supervisor:
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
         self.nurseries.close()
-        _end_strays()
+        _end_strays(spare={child.pid for child in self.left})
         self.close_in_child()
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
             for child in self._children.values():
-                _tell(child, signal.SIGTERM)
+                _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
             self._log.say(events.stopping(self.stopped_by, self.alive))
 
     def _on_handover(self, _number: int, _frame: FrameType | None) -> None:
         self._successor_waits = True
 
-    def _enforce(self) -> None:
+    def _enforce(self, gone: Collection[int]) -> None:
         now = monotonic()
+        if now >= self._deadline or not self.may_spawn:
+            self._leave_long(gone)
         if now >= self._deadline and self.alive:
             self._end_all(now)
         self.nurseries.enforce(now, OVERDUE_SECONDS, self._memory_limit)
         for child in self._children.values():
             if child.killed_for is None:
                 self._enforce_on(child, now)
+
+    def _leave_long(self, gone: Collection[int]) -> None:
+        """They go on without us; the following cycles count them, and end them when their time is over."""
+        long = [child for pid, child in self._children.items() if child.assignment.is_long and pid not in gone]
+        for child in long:
+            self._log.say(events.left_running(child.assignment.worker_id, child.assignment.lane))
+            self._forget(child)
+            child.close()
+            self.left.append(child)
 
     def _end_all(self, now: float) -> None:
         """The dispatcher's own guard: TERM, and a second later KILL, of every process group still alive."""
@@ -220,15 +233,19 @@ def _tell(child: Child, number: signal.Signals) -> None:
         return
 
 
-def _end_strays() -> None:
+def _end_strays(spare: Collection[int]) -> None:
     """Processes that left their runner's group came to us when it died (see prctl.adopt_orphans)."""
-    strays: Iterable[psutil.Process] = psutil.Process().children(recursive=True)
+    strays: list[psutil.Process] = []
+    for each in psutil.Process().children():
+        if each.pid not in spare:
+            with suppress(psutil.NoSuchProcess):
+                strays += [each, *each.children(recursive=True)]
     for stray in strays:
         try:
             stray.kill()
         except psutil.NoSuchProcess:
             continue
-    psutil.wait_procs(list(strays), timeout=1)
+    psutil.wait_procs(strays, timeout=1)
 
 
 def _drain(descriptor: int) -> None:

@@ -66,6 +66,11 @@ def handed_over(left: int) -> Event:
     return _said("handed_over", text, left=left)
 
 
+def left_running(worker_id: str, lane: str) -> Event:
+    text = f"Worker {worker_id} of the long lane {lane} is left running"
+    return _said("left_running", text, worker_id=worker_id, lane=lane)
+
+
 def runner_lost(worker_id: str, lane: str, jobs: int) -> Event:
     text = f"Rescued {jobs} jobs of {worker_id}, which is gone"
     return _said("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)

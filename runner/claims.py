@@ -13,6 +13,7 @@ from mayfly.job import Job
 from mayfly.jobs.claim import Claimant, Claimed, claim, jobs_from
 from mayfly.jobs.looks import has_due
 from mayfly.jobs.pauses import Pause
+from mayfly.jobs.renew import LEASE
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
 from runner.pace import next_claim
@@ -88,12 +89,17 @@ class Claims:
         self._outbox.flush()
         self._database.connect()
         told = self._assignment
-        claimant = Claimant(told.worker_id, told.lane, told.lease_until, fresh=self._fresh)
+        claimant = Claimant(told.worker_id, told.lane, self._lease_until(), fresh=self._fresh)
         with self._turns.turn() if self._turns and size >= WORTH_A_TURN else nullcontext():
             now = self._database.clock.now()
             taken = self._database.run(lambda connection: self._claim_on(connection, claimant, size, now))
         self._has_taken_over = True
         return jobs_from(taken, told.lane)
+
+    def _lease_until(self) -> datetime:
+        """One runner's all end together, unless it may live for hours: then each is renewed in time."""
+        told = self._assignment
+        return self._database.clock.now() + LEASE if told.is_long else told.lease_until
 
     def _claim_on(self, connection: Connection, claimant: Claimant, size: int, now: datetime) -> Claimed:
         """With the first claim this process, and no more its planner, stands behind the runner's row."""

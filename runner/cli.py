@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from mayfly import commandline, exits, opening
 from mayfly.clock import monotonic
 from mayfly.connection import Connection
 from mayfly.engine import Database
+from mayfly.errors import MayflyError
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, Ended, add_planned, close_runner
@@ -20,6 +22,7 @@ from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings, load_settings
 from mayfly.statedir import open_state_dir, page_path
 from runner.inherited import Inherited
+from runner.keeper import start_keeper
 from runner.life import live
 
 
@@ -32,7 +35,15 @@ def run_assigned(
     page = Page(page_path(directory, assignment.worker_id))
     for each in (1, 2):
         os.dup2(output, each)
-    return live(assignment, settings, page, log, inherited)
+    if not assignment.is_long:
+        return live(assignment, settings, page, log, inherited)
+    database = inherited.database if inherited else opening.open_database(settings)
+    database.close()
+    start_keeper(assignment, database)
+    code = live(assignment, settings, page, log, inherited)
+    with suppress(MayflyError):  # the database is gone: the next cycle finds the page
+        close_own_row(database, assignment.worker_id, page, code)  # nobody else may be there to see it end
+    return code
 
 
 def print_to(output: int, settings: Settings) -> Log:
@@ -53,8 +64,10 @@ def command(lane: str, assignment: str | None, output: int | None, parent: int |
     settings = load_settings()
     if assignment is None or output is None or parent is None:
         return run_by_hand(settings, lane)
-    die_with_parent(parent)
-    return run_assigned(Assignment.from_text(assignment), settings, open_state_dir(settings), output)
+    told = Assignment.from_text(assignment)
+    if not told.is_long:
+        die_with_parent(parent)
+    return run_assigned(told, settings, open_state_dir(settings), output)
 
 
 def run_by_hand(settings: Settings, lane: str) -> int:
@@ -66,13 +79,19 @@ def run_by_hand(settings: Settings, lane: str) -> int:
     page = Page(path)
     log = open_log(settings, f"WORKER {assignment.worker_id}", echo=sys.stderr if sys.stderr.isatty() else None)
     code = live(assignment, settings, page, log)
+    seen = page.read()
+    close_own_row(database, assignment.worker_id, page, code)
+    click.echo(f"{assignment.worker_id}: {seen.done} jobs done, {seen.failed} failed")
+    return code
+
+
+def close_own_row(database: Database, worker_id: str, page: Page, code: int) -> None:
     seen, now = page.read(), database.clock.now()
     ending = {exits.SUCCESS: "ok", exits.TIMEOUT: "timeout"}.get(code, "error")
     ended = Ended(ending, exit_code=code, jobs_done=seen.done, jobs_failed=seen.failed)
-    database.run(lambda connection: close_runner(connection, assignment.worker_id, ended, now))
-    path.unlink(missing_ok=True)
-    click.echo(f"{assignment.worker_id}: {seen.done} jobs done, {seen.failed} failed")
-    return code
+    database.run(lambda connection: close_runner(connection, worker_id, ended, now))
+    database.close()
+    page.path.unlink(missing_ok=True)
 
 
 def _assign(database: Database, settings: Settings, lane: str) -> Assignment:

@@ -2,11 +2,13 @@
 
 import random
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING
 
 from mayfly import events, exits, opening
 from mayfly.app import use_app
 from mayfly.backoff import Backoff
+from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.runners import Assignment
@@ -91,7 +93,8 @@ def _work(
     batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings))
     try:
         stay = Stay(claims, guard, assignment.stays_until, settings.poll_interval) if assignment.stays_until else None
-        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), batches, stay)
+        takes_until = monotonic() + settings.worker_timeout if assignment.is_long else inf
+        code = _drain(claims, _work_with(batches, claims, app, lane.concurrency), batches, stay, takes_until)
         batches.give_back_aside()
         outbox.flush()
         pausing.bring_back(database)
@@ -150,7 +153,7 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     return Crew(batches, claims, runs).run
 
 
-def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None) -> int:
+def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, takes_until: float) -> int:
     guard, log, gate = batches.guard, batches.log, batches.gate
     given_back = 0
     while guard.may_start:
@@ -170,6 +173,8 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None) 
             return exits.TIMEOUT
         if report.met_unknown:
             return exits.ERROR
+        if monotonic() >= takes_until:
+            return exits.SUCCESS  # a long lane's next job has a whole window in a fresh runner
         if batch[0].crashes:
             return exits.SUCCESS  # it had a runner of its own; the rest is for a fresh one
     if guard.stopped_by is not None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+KILL_SECONDS = 5.0  # more than the kernel needs, unless the disk hangs
+
 
 @dataclass(frozen=True)
 class Process:
@@ -46,6 +48,11 @@ class Process:
             return not self.is_alive or bool(select.select([pidfd], [], [], seconds)[0])
         finally:
             os.close(pidfd)
+
+    def end(self) -> None:
+        """Kill it, and wait for that. `end_group` is for what it leaves."""
+        if self.tell(signal.SIGKILL):
+            self.has_ended_within(KILL_SECONDS)
 
     def end_group(self) -> None:
         """End what a dead process left running. Its number is given to nobody else while one of its group lives."""

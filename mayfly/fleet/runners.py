@@ -24,6 +24,7 @@ class Assignment:
     deadline: float  # monotonic seconds: when its guard ends it
     window_seconds: float  # how long the guard gives a job that has it all
     lease_until: datetime
+    is_long: bool = False  # it may outlive its dispatcher, and a keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits a while for more when its lane is empty
 
     def as_text(self) -> str:

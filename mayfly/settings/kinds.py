@@ -12,6 +12,7 @@ from mayfly.settings.values import (
     read_functions,
     read_modules,
     read_paths,
+    read_seconds,
     read_size,
     refuse_bool,
     size_text,
@@ -31,12 +32,18 @@ def seconds(low: float, high: float) -> Any:
     return Field(ge=low, le=high, description=f"a number of seconds from {low:g} to {high:g}")
 
 
+def duration(low: float, high: float) -> Any:
+    bounds = f"from {low:g} s to {high / 3600:g} h"
+    return Field(ge=low, le=high, description=f"a number of seconds, or a duration such as 90s, 15m or 3h, {bounds}")
+
+
 def one_of(*words: str) -> Any:
     return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
 
 
 NUMBER = BeforeValidator(refuse_bool)
 SIZE = BeforeValidator(read_size)
+DURATION = BeforeValidator(read_seconds)
 
 Count = Annotated[int, whole(1, 1000), NUMBER]
 Real = Annotated[float, Field(allow_inf_nan=False), NUMBER]

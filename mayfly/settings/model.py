@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from mayfly.settings.conflicts import conflicts_in
 from mayfly.settings.kinds import (
+    DURATION,
     NUMBER,
     SIZE,
     Count,
@@ -28,6 +29,7 @@ from mayfly.settings.kinds import (
     Name,
     Paths,
     Real,
+    duration,
     one_of,
     seconds,
     size,
@@ -40,6 +42,7 @@ from mayfly.settings.values import (
     DATABASE_RULE,
     KIB,
     LONGEST_LINGER,
+    LONGEST_TIMEOUT,
     MIB,
     POLL_INTERVALS,
     SCHEDULE_FILES,
@@ -59,6 +62,7 @@ class LaneModel(BaseModel):
     max_workers: LaneCount = None
     min_workers: LaneCount = None
     concurrency: LaneCount = None
+    worker_timeout: Annotated[Real | None, duration(1, LONGEST_TIMEOUT), DURATION] = None
     linger: Annotated[Real | None, seconds(0, LONGEST_LINGER)] = None
     rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None

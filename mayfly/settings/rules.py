@@ -11,6 +11,7 @@ from mayfly.settings.names import Names
 from mayfly.settings.values import (
     KIB,
     LONGEST_LINGER,
+    LONGEST_TIMEOUT,
     MIB,
     NAME_PATTERN,
     POLL_INTERVALS,
@@ -19,6 +20,7 @@ from mayfly.settings.values import (
     read_functions,
     read_modules,
     read_paths,
+    read_seconds,
     read_size,
 )
 
@@ -43,6 +45,10 @@ def _number(value: object) -> float:
 
 def _size(value: object) -> int:
     return _whole(read_size(value))
+
+
+def _seconds(value: object) -> float:
+    return _number(read_seconds(value))
 
 
 def _text(value: object) -> str:
@@ -145,6 +151,7 @@ LANE: Mapping[str, Rule] = {
     "max_workers": _count(),
     "min_workers": _count(),
     "concurrency": _count(),
+    "worker_timeout": Rule(_seconds, None, 1, LONGEST_TIMEOUT),
     "linger": Rule(_number, None, 0, LONGEST_LINGER),
     "rank": Rule(_whole, 0),
     "pool": Rule(plain_name),

@@ -36,6 +36,7 @@ class LaneSettings(NamedTuple):
     max_workers: int | None = None
     min_workers: int | None = None
     concurrency: int | None = None
+    worker_timeout: float | None = None
     linger: float | None = None
     rank: int = 0  # smaller is served first
     pool: str | None = None  # its lanes share one cap
@@ -50,6 +51,8 @@ class ResolvedLane(NamedTuple):
     max_workers: int
     min_workers: int
     concurrency: int
+    worker_timeout: float
+    is_long: bool  # its runners outlive their dispatcher
     linger: float
     rank: int
     pool: str | None
@@ -104,12 +107,16 @@ class Settings(NamedTuple):
 
     def lane(self, name: str) -> ResolvedLane:
         own = self.lanes.get(name, LaneSettings())
+        timeout = own.worker_timeout or self.worker_timeout
+        is_long = timeout > self.dispatch_timeout
         return ResolvedLane(
             name=name,
-            batch_size=own.batch_size or self.batch_size,
+            batch_size=own.batch_size or (1 if is_long else self.batch_size),  # nobody waits for hours behind another
             max_workers=own.max_workers or self.max_workers,
             min_workers=own.min_workers or self.min_workers,
             concurrency=own.concurrency or self.concurrency,
+            worker_timeout=timeout,
+            is_long=is_long,
             linger=self.linger if own.linger is None else own.linger,  # 0 is a lane that does not
             rank=own.rank,
             pool=own.pool,

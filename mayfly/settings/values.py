@@ -35,6 +35,20 @@ def read_size(value: object) -> object:
     return int(whole + fraction) * _UNITS[unit] // 10 ** len(fraction)
 
 
+LONGEST_TIMEOUT = 7 * 24 * 3600.0  # seconds, of a long lane: who needs more than a week needs another tool
+_DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def read_seconds(value: object) -> object:
+    """90, or 90s, 15m, 3h."""
+    if not isinstance(value, str):
+        return refuse_bool(value)
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)", value.strip())
+    if match is None:
+        raise ValueError
+    return float(match[1]) * _DURATIONS[match[2]]
+
+
 def refuse_bool(value: object) -> object:
     # pydantic reads true as 1: `batch_size = true` in mayfly.toml would pass for a number.
     if isinstance(value, bool):

@@ -12,7 +12,9 @@ def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> No
     """Every lane can be asked for."""
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
-    assert settings.lane("any") == ResolvedLane("any", 7, 9, 2, 100, linger=0, rank=0, pool=None, external=False)
+    assert settings.lane("any") == ResolvedLane(
+        "any", 7, 9, 2, 100, 50, is_long=False, linger=0, rank=0, pool=None, external=False
+    )
 
 
 def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
@@ -32,7 +34,7 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
     )
 
     assert settings.lane("send_email") == ResolvedLane(
-        "send_email", 5, 8, 1, 20, linger=0, rank=-1, pool="email", external=True
+        "send_email", 5, 8, 1, 20, 50, is_long=False, linger=0, rank=-1, pool="email", external=True
     )
     assert settings.pools == {"email": 3}
 

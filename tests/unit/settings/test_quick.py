@@ -110,6 +110,7 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"LANES__MAIL__MAX_WORKERS": "8", "LANES__MAIL__POOL": "email", "POOLS__EMAIL": "3"},
         {"LANES__MAIL__RANK": "-5", "LANES__MAIL__EXTERNAL": "true"},
         {"LANES__B__RANK": "1", "LANES__A__RANK": "2", "LANES__B__CONCURRENCY": "7"},
+        {"LANES__IMPORT__WORKER_TIMEOUT": "3h", "LANES__A__WORKER_TIMEOUT": "90.5"},
         {"LINGER": "55", "POLL_INTERVAL": "0.5", "LANES__MAIL__LINGER": "0"},
         {"SCHEDULE_FILES": "/etc/mayfly/schedule, mine"},
         {"HOOKS_BEFORE": "app.tracing:before", "HOOKS_ON_DEAD": "app.mail:alarm, app.chat:alarm"},
