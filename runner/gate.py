@@ -52,7 +52,7 @@ class Gate:
         self._closed: dict[tuple[str, str], Closed] = {}
         self._inside: dict[int, Wish] = {}  # what jobs beside the main thread have, by their ids
         self._group = 1
-        self._used_slots = False  # by the last that were asked for
+        self._used_slots = False  # by a job of the last claim
 
     # --- one after the other ------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class Gate:
         for (job, _wish), denial in zip(group, denials, strict=True):
             if denial is not None:
                 conclude(job, Ran(self._close(denial).next_turn()))
-        self._used_slots = any(need.limit.span == AT_ONCE for _job, wish in granted for need in wish)
+        self._used_slots |= any(need.limit.span == AT_ONCE for _job, wish in granted for need in wish)
         return granted
 
     def _close(self, denial: Denial) -> Closed:
@@ -165,6 +165,10 @@ class Gate:
         return closed
 
     # --- waiting ------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """For what was just claimed."""
+        self._used_slots = False
 
     def await_slots(self, lane: str) -> bool:
         """Whether, in a lane that is empty just now, it is worth claiming again, after a moment.

@@ -167,6 +167,8 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
             return exits.SUCCESS
         if not batch:
             continue
+        if gate is not None:
+            gate.open()
         report = work(batch)
         given_back += report.given_back
         if report.guard_interrupted or report.left_behind:
