@@ -4,16 +4,22 @@ import fcntl
 import os
 from pathlib import Path
 
+from mayfly.errors import StateDirUnsafe
+
 
 class HostLock:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor: int | None = descriptor
+        self._path = path
 
     def sign(self, note: str) -> None:
         """Say in the file who holds it (see fleet.dispatchers)."""
         if self._descriptor is not None:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, note.encode(), 0)
+            try:
+                os.ftruncate(self._descriptor, 0)
+                os.pwrite(self._descriptor, note.encode(), 0)
+            except OSError as error:
+                raise StateDirUnsafe(self._path.parent, f"cannot be used: {error.strerror}") from error
 
     def hand_over(self) -> None:
         """Free at once, also where a runner that has just been forked has not closed it yet."""
@@ -37,4 +43,4 @@ def take_lock(path: Path) -> HostLock | None:
     except BlockingIOError:
         os.close(descriptor)
         return None
-    return HostLock(descriptor)
+    return HostLock(descriptor, path)

@@ -75,7 +75,10 @@ class Nurse:
             for assignment, output in zip(assignments, outputs, strict=True):
                 others = {writing, *outputs} - {output}
                 pid = fork_into(lambda: self._live(assignment, go, output, others, inherited))  # noqa: B023 - at once
-                os.write(writing, pid.to_bytes(_PID_BYTES))
+                try:
+                    os.write(writing, pid.to_bytes(_PID_BYTES))
+                except BrokenPipeError:  # a killed nurse: whoever was born here is ended with her group
+                    return exits.ERROR
             return exits.SUCCESS
 
         os.waitpid(fork_into(deliver), 0)

@@ -25,6 +25,7 @@ def told(event: events.Event) -> str:
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page declares, at the top of its modules, is nobody else's."""
     monkeypatch.setattr(registry, "_declared", dict(registry.declared()))
+    monkeypatch.setattr("mayfly.app._apps", {})  # settings that an earlier test had read
 
 
 def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

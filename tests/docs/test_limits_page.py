@@ -28,6 +28,7 @@ def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
     """What the handlers of the page hand to `deliver`."""
     (tmp_path / "page_of_limits.py").write_text(block("python"))
     monkeypatch.setattr(registry, "_declared", {})
+    monkeypatch.setattr("mayfly.app._apps", {})  # settings that an earlier test had read
     monkeypatch.setenv("HANDLERS", "page_of_limits")
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from tests.process.installation import Installation, wait_until
 from tests.tables import jobs, runners
 
-LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.001"}
+LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.000001"}
 SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "5"}
 ROWS = 40
 IMPORT = f'{{"rows": {ROWS}, "seconds": 0.1}}'  # four seconds of steps
