@@ -5,7 +5,7 @@ Lock order: rows of mayfly_limits in the order of their keys, then nothing that 
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,10 @@ LIMIT = ("limit_key", "span")
 COUNTED = (*LIMIT, "most", "used", "opens_at")
 SLOT = ("limit_key", "worker_id")
 HELD = (*SLOT, "held", "lease_until")
+
+# A new key's window has ended for everybody: to one whose clock is a moment behind it would be open, and what he
+# takes of it would be forgotten when the next one opens it.
+SURELY_OVER = timedelta(minutes=1)
 
 FREE = "DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id"
 
@@ -48,7 +52,7 @@ def add_missing(connection: Connection, needs: Iterable[Need], now: datetime) ->
     """In a transaction of its own: MySQL's INSERT IGNORE locks what it finds, and two who have read it never end."""
     statement = connection.dialect.insert_missing("mayfly_limits", LIMIT, COUNTED)
     for key, limit in sorted(needs, key=lambda need: need.place):
-        row = {"limit_key": key, "span": limit.span, "most": limit.most, "used": 0, "opens_at": now}
+        row = {"limit_key": key, "span": limit.span, "most": limit.most, "used": 0, "opens_at": now - SURELY_OVER}
         connection.execute(statement, row)
 
 
