@@ -14,8 +14,8 @@ POLL_SECONDS = (0.001, 0.005)
 class Pool:
     """Lends connections; the one that came back last is lent first.
 
-    A list serves as the lock: to take from it and to add to it are single steps, and a semaphore, which is written in
-    Python, would cost a runner that commits each job more than the rest of its bookkeeping.
+    A list serves as the lock: to take from it and to add to it are single steps. A semaphore is written in Python,
+    and would cost one or two microseconds a job where each is committed.
     """
 
     def __init__(self, connect: Callable[[], Connection], most: int) -> None:

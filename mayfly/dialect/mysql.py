@@ -88,7 +88,7 @@ class MySQL(Dialect):
         return utc_text(value) if isinstance(value, datetime) else value
 
     def ready(self, raw: "Raw", statement: str, values: Values) -> tuple[str, Values | None]:
-        # Differs because PyMySQL writes parameters into the text itself, and takes three times as long.
+        # Differs because PyMySQL writes parameters into the text itself, and takes up to twice as long.
         return statement % {name: _literal(raw, value) for name, value in values.items()}, None
 
     def bundled(self, separator: str, columns: Sequence[str]) -> Sequence[str]:
