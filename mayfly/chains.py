@@ -5,12 +5,12 @@ from typing import Any
 
 from mayfly import jsontext
 from mayfly.app import current_app, now_of
-from mayfly.errors import EmptyChain
+from mayfly.errors import BadField, EmptyChain
 from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.foreign import open_connection
 from mayfly.jobs.held import hold, holder
 from mayfly.joining import joined
-from mayfly.schema import JOBS
+from mayfly.schema import JOBS, SCHEDULED
 from mayfly.steps import Step, flattened
 
 Given = Step | str | tuple[Any, ...] | list[Any]
@@ -37,6 +37,8 @@ def _admitted(steps: list[Step], group_key: str | None, given: Any) -> NewChain:
     """All steps pass the door before the first is enqueued."""
     if not steps:
         raise EmptyChain
+    if isinstance(group_key, str) and group_key.startswith(SCHEDULED):
+        raise BadField("group_key", group_key, f"one that does not begin with {SCHEDULED}")
     if group_key is None and joined(None) is None:
         group_key = f"chain:{token_hex(8)}"  # whoever settles a job of some group looks whether it is a step
     first, *rest = [each.admitted(given, group_key=group_key) for each in steps]

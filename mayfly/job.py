@@ -92,6 +92,7 @@ class Job:
     ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
     held: "list[Held] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
     trail: Trail | None = field(default=None, repr=False)  # of a handler that tells how far it is
+    awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
 
     @property
     def payload(self) -> dict[str, Any]:

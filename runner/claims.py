@@ -10,6 +10,7 @@ from mayfly.engine import Database
 from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
+from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.claim import Claimant, Claimed, claim, jobs_from
 from mayfly.jobs.looks import has_due
 from mayfly.jobs.pauses import Pause
@@ -94,7 +95,9 @@ class Claims:
             now = self._database.clock.now()
             taken = self._database.run(lambda connection: self._claim_on(connection, claimant, size, now))
         self._has_taken_over = True
-        return jobs_from(taken, told.lane)
+        claimed = jobs_from(taken, told.lane)
+        note_awaited(self._database, claimed)
+        return claimed
 
     def _lease_until(self) -> datetime:
         """One runner's all end together, unless it may live for hours: then each is renewed in time."""

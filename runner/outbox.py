@@ -48,7 +48,7 @@ class Outbox:
     def _settle_done(self, settlement: Settlement) -> bool:
         """Most that is to be committed at once is plainly done, and a commit a job is dear enough."""
         job = settlement.job
-        if settlement.outcome is not DONE or job.held is not None or job.group_key is not None:
+        if settlement.outcome is not DONE or job.held is not None or (job.group_key is not None and job.awaited):
             return False
         if not settle_done(self._database, self._jobs, self._settler.worker_id, settlement):
             return False

@@ -41,7 +41,7 @@ def advance_chains(
     connection: Connection, jobs: JobTable, ended: Iterable[Settlement], now: datetime
 ) -> tuple[BrokenChain, ...]:
     """The next step of each that is done, in the transaction in which it is; the rest of each other goes."""
-    by_id = {each.job.id: each for each in ended if each.job.group_key is not None}
+    by_id = {each.job.id: each for each in ended if each.job.group_key is not None and each.job.awaited}
     found = connection.execute(STEPS, ids=by_id).all() if by_id else []
     if not found:
         return ()

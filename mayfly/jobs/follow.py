@@ -9,10 +9,10 @@ from mayfly.jobs.chains import BrokenChain, advance_chains
 from mayfly.jobs.held import write_held
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import Kind
-from mayfly.schema import JobTable
+from mayfly.schema import SCHEDULED, JobTable
 
 ENDS = (Kind.DONE, Kind.DEAD, Kind.CANCELLED)
-NOT_BATCHES = ("chain:", "schedule:")
+NOT_BATCHES = ("chain:", SCHEDULED)
 
 
 def follow(
@@ -28,7 +28,7 @@ def groups_to_look_at(followed: Iterable[Settlement]) -> set[str]:
     """Of jobs that have ended, and batches that were opened: some may be over now."""
     groups: set[str] = set()
     for each in followed:
-        if each.outcome.kind in ENDS and each.job.group_key is not None:
+        if each.outcome.kind in ENDS and each.job.group_key is not None and each.job.awaited:
             groups.add(each.job.group_key)
         groups.update(new.key for new in each.job.held or () if isinstance(new, NewBatch))
     return {key for key in groups if not key.startswith(NOT_BATCHES)}

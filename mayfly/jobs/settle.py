@@ -181,7 +181,11 @@ def made_ready(
     groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
     updates = [settle_update(jobs, settler.worker_id, members, now) for members in groups]
     counted = count(settlements, now) if with_totals else None
-    followed = [each for each in settlements if each.job.held is not None or each.job.group_key is not None]
+    followed = [
+        each
+        for each in settlements
+        if each.job.held is not None or (each.job.group_key is not None and each.job.awaited)
+    ]
     return Writing(jobs, settler, settlements, updates, now, tally, counted, followed)
 
 

@@ -15,7 +15,7 @@ from mayfly.jobs.enqueue import Door, NewJob, insert_jobs
 from mayfly.schedules.decide import Decision, Known, decide, jitter_of, needs_look_at, next_look_at
 from mayfly.schedules.entry import Entry
 from mayfly.schedules.store import Progress, add_new, load_known, lock_known, write_progress
-from mayfly.schema import JOBS
+from mayfly.schema import JOBS, SCHEDULED
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _earliest(times: Iterable[datetime | None]) -> datetime | None:
 def new_job(door: Door, entry: Entry, due: datetime) -> NewJob:
     """The job of one due time. Its keys: one unfinished job of a schedule at a time, or one for each due time."""
     payload = jsontext.decode(entry.payload) if entry.command is None else {"schedule": entry.name}
-    each = f"schedule:{entry.name}"
+    each = f"{SCHEDULED}{entry.name}"
     return door.admit(
         entry.type,
         payload,

@@ -15,9 +15,13 @@ from mayfly.fleet.runners import Assignment, add_planned
 from mayfly.job import Job
 from mayfly.jobs.claim import Claimant, claim, jobs_from
 from mayfly.jobs.settlement import Settler
+from mayfly.logs import silent_log
 from mayfly.schema import JOBS
+from runner.claims import Claims
 from runner.horizon import Horizon
 from runner.lifelines import MainLifeline
+from runner.outbox import Outbox
+from runner.pausing import Pausing
 from tests import tables
 from tests.looking import run
 from tests.servers import engine_names
@@ -53,6 +57,14 @@ def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
 
 def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
     return Settler(worker_id, cycle_id, counted_as=worker_id)
+
+
+def make_claims(database: Database, pausing: Pausing | None = None) -> Claims:
+    """Those of a runner that was just planned."""
+    insert_runner(database)
+    lease_until = database.clock.now() + timedelta(hours=1)
+    told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
+    return Claims(database, Outbox(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
 
 
 def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainLifeline:

@@ -206,3 +206,11 @@ def test_what_other_hands_ended_leaves_nothing_behind(database: Database) -> Non
 
     assert left == [pruned]
     assert (types(database), rows_of(database, chains)) == ([], [])
+
+
+def test_the_group_of_a_schedule_is_no_chains(database: Database) -> None:
+    """Whoever settles jobs of schedules does not ask for steps."""
+    with pytest.raises(BadField, match="does not begin with schedule:"):
+        chain("a", "b", group_key="schedule:nightly")
+
+    assert rows_of(database, jobs) == []

@@ -20,6 +20,7 @@ from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passe
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
 from mayfly.jobs import pauses
+from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.count import count_due
@@ -120,6 +121,7 @@ def flowing(database: Database) -> Iterator[str]:
     yield chapter("seal a batch", lambda: database.run(lambda c: seal(c, "campaign", now)))
     run_sql(database, "UPDATE mayfly_jobs SET run_at = '2026-01-01 00:00:00' WHERE lane = 'flow'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")
+    yield chapter("what waits for its end", lambda: note_awaited(database, claimed))
     yield chapter("settle a step", step)
     run_sql(database, "UPDATE mayfly_jobs SET lane = 'flow' WHERE group_key = 'campaign'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")

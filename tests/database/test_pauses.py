@@ -6,17 +6,13 @@ from typing import Any
 import pytest
 
 from mayfly.engine import Database
-from mayfly.fleet.runners import Assignment
 from mayfly.jobs.pauses import LANE, TYPE, Pause, bring_back, load_pauses, pause, resume
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.logs import silent_log
 from mayfly.outcome import Kind, Outcome
 from mayfly.schema import JOBS
-from runner.claims import Claims
-from runner.outbox import Outbox
 from runner.pausing import Pausing
-from tests.database.factories import CYCLE, change_job, claim_jobs, insert_runner, make_settler
+from tests.database.factories import change_job, claim_jobs, make_claims, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
@@ -137,13 +133,6 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
 
 
 # --- runners ----------------------------------------------------------------------------------------------
-
-
-def make_claims(database: Database, pausing: Pausing) -> Claims:
-    insert_runner(database)
-    lease_until = database.clock.now() + HOUR
-    told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    return Claims(database, Outbox(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
 
 
 def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:

@@ -63,6 +63,9 @@ INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previou
 BEGIN;
 UPDATE mayfly_batches SET sealed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NULL;
 
+-- what waits for its end
+SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL LIMIT 100) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE job_id IN (…);
+
 -- settle a step
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';

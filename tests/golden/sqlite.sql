@@ -70,6 +70,9 @@ INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :
 BEGIN IMMEDIATE;
 UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND sealed_at IS NULL;
 
+-- what waits for its end
+SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL LIMIT 100) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE job_id IN (…);
+
 -- settle a step
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';

@@ -1,0 +1,100 @@
+"""A job of some group costs what any other does, unless a batch or a chain waits for its end."""
+
+import pytest
+
+import mayfly
+from mayfly import batch, chain
+from mayfly.engine import Database
+from mayfly.job import Job
+from mayfly.jobs import awaited
+from mayfly.jobs.settle import settle
+from mayfly.jobs.settlement import Settlement
+from mayfly.logs import silent_log
+from mayfly.outcome import DONE
+from mayfly.schema import JOBS
+from runner.outbox import Outbox
+from tests.database.factories import make_claims, make_settler, rows_of
+from tests.recording import recorded
+from tests.tables import jobs
+
+pytestmark = pytest.mark.usefixtures("app")
+
+
+def claim_by_type(database: Database) -> dict[str, Job]:
+    return {job.type: job for job in make_claims(database).next()}
+
+
+def looks(sent: list[str]) -> list[str]:
+    return [each for each in sent if "mayfly_batches" in each or "mayfly_chains" in each]
+
+
+def test_those_that_something_waits_for_are_known_by_their_claim(database: Database) -> None:
+    """Children of open batches, be these sealed or not, and steps of chains, whatever their group; nobody else."""
+    with batch("campaign"):
+        mayfly.enqueue("child")
+        chain("step of the batch", "next")
+    chain("step", "next", group_key="customer-7")
+    mayfly.enqueue("plain", group_key="customer-7")
+    with batch("being filled"):
+        mayfly.enqueue("early child")
+        claimed = claim_by_type(database)
+
+    assert {name for name, job in claimed.items() if job.awaited} == {
+        "child", "step of the batch", "step", "early child",
+    }  # fmt: skip
+
+
+def test_plain_groups_cost_one_look_a_claim_and_none_a_settlement(database: Database) -> None:
+    """Even while a batch is open elsewhere."""
+    with batch("campaign"):
+        mayfly.enqueue("child", lane="elsewhere")
+    mayfly.enqueue_many([{"type": "plain", "group_key": "customer-7"}] * 3)
+    claims = make_claims(database)
+
+    with recorded() as claiming:
+        claimed = claims.next()
+    with recorded() as settling:
+        settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in claimed], {})
+
+    assert (len(claimed), len(looks(claiming)), looks(settling)) == (3, 1, [])
+
+
+@pytest.mark.parametrize("group_key", [None, "schedule:nightly"])
+def test_jobs_without_a_group_and_those_of_schedules_cost_nothing(database: Database, group_key: str | None) -> None:
+    """No statement more, neither when they are claimed nor when they are settled."""
+    mayfly.enqueue("plain", group_key=group_key)
+    claims = make_claims(database)
+
+    with recorded() as sent:
+        [job] = claims.next()
+        settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1)], {})
+
+    assert looks(sent) == []
+
+
+def test_what_is_done_at_once_is_one_statement_in_a_group_too(database: Database) -> None:
+    """ack="each"."""
+    mayfly.enqueue("plain", group_key="customer-7")
+    outbox = Outbox(database, JOBS, make_settler(), silent_log())
+    [job] = make_claims(database).next()
+
+    with recorded() as sent:
+        outbox.add(Settlement(job, DONE, 1), at_once=True)
+
+    assert len(sent) == 1 + (database.dialect.name == "sqlite")  # which begins a transaction for it
+
+
+def test_where_very_many_batches_are_open_every_group_may_be_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child of one that was not listed is not forgotten."""
+    monkeypatch.setattr(awaited, "MOST_BATCHES", 2)
+    monkeypatch.setattr(awaited, "WAITING", awaited.WAITING.replace("LIMIT 100", "LIMIT 2"))
+    for name in ("a", "b", "c"):
+        with batch(name, on_complete="report"):
+            mayfly.enqueue(f"child of {name}")
+    claimed = claim_by_type(database)
+
+    settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in claimed.values()], {})
+
+    assert [row.type for row in rows_of(database, jobs)].count("report") == 3
