@@ -6,14 +6,13 @@ from typing import Self
 
 from mayfly import jsontext
 from mayfly.app import current_app
-from mayfly.errors import BadField, BatchExists
+from mayfly.errors import BadField, BatchExists, BatchTaken
 from mayfly.job import Job
 from mayfly.jobs import batches as table
 from mayfly.jobs.batches import NewBatch
+from mayfly.jobs.filling import abandon_batch, seal_batch
 from mayfly.jobs.follow import NOT_BATCHES
 from mayfly.jobs.held import hold, holder
-from mayfly.jobs.operate import cancel
-from mayfly.jobs.which import Which
 from mayfly.joining import Batch
 from mayfly.schema import JOBS, KEY_LENGTH
 from mayfly.steps import Step, as_step
@@ -59,24 +58,10 @@ class OwnBatch(Batch):
         self.is_open = False
         if self._job is not None:
             self._end_held(self._job, error)
-        elif error is None:
-            self._seal()
-        else:
-            self._abandon(error)
-
-    def _seal(self) -> None:
-        """All of its jobs may have ended by now, or there is none."""
-        database = current_app().database
-        now = database.clock.now()
-        database.run(lambda connection: table.seal(connection, self.key, now))
-        table.complete(database, JOBS, [self.key], {})
-
-    def _abandon(self, error: BaseException) -> None:
-        database = current_app().database
-        now = database.clock.now()
-        database.run(lambda connection: table.abandon(connection, self.key, now))
-        reason = f"the batch {self.key} was abandoned: {type(error).__name__}: {error}"
-        cancel(database, JOBS, Which(group_key=self.key, status=JOBS.pending), reason)
+        elif error is not None:
+            abandon_batch(current_app().database, JOBS, self.key, f"{type(error).__name__}: {error}")
+        elif not seal_batch(current_app().database, JOBS, self.key):
+            raise BatchTaken(self.key)
 
     def _end_held(self, job: Job, error: BaseException | None) -> None:
         if error is None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
-from mayfly.jobs.batches import count_statement
+from mayfly.jobs.batches import UNSEALED, count_statement
+from mayfly.jobs.filling import LONG
 from mayfly.schema import JobTable
 
 MOST_OPEN = 100
@@ -19,12 +20,16 @@ RECENT = (
     f"SELECT {_COLUMNS} FROM mayfly_batches WHERE completed_at IS NOT NULL"
     f" ORDER BY completed_at DESC LIMIT {MOST_RECENT}"
 )
+NEVER_SEALED = (
+    f"SELECT batch_key, created_at FROM mayfly_batches WHERE {UNSEALED} AND created_at < :before"
+    f" ORDER BY created_at LIMIT {MOST_OPEN}"
+)
 
 
 @dataclass(frozen=True)
 class ListedBatch:
     batch: str
-    state: str  # being filled, open, complete, abandoned
+    state: str  # being filled, never sealed, open, complete, abandoned
     left: int
     done: int
     dead: int
@@ -37,32 +42,42 @@ class ListedBatch:
         return {**asdict(self), "since": self.since.isoformat(timespec="seconds"), "completed_at": ended}
 
 
-def list_batches(connection: Connection, jobs: JobTable) -> list[ListedBatch]:
+def list_batches(connection: Connection, jobs: JobTable, now: datetime) -> list[ListedBatch]:
     rows = [*connection.execute(OPEN).all(), *connection.execute(RECENT).all()]
-    return [_listed(connection, jobs, *row) for row in rows]
+    return [_listed(connection, jobs, now, *row) for row in rows]
 
 
-def _listed(connection: Connection, jobs: JobTable, key: str, created_at: Any, *ends: Any) -> ListedBatch:
+def never_sealed(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:
+    """Those that have been filled for so long that their producers have probably died, and since when."""
+    found = connection.execute(NEVER_SEALED, {"before": now - LONG}).all()
+    return [(key, utc_from_driver(created_at)) for key, created_at in found]
+
+
+def _listed(
+    connection: Connection, jobs: JobTable, now: datetime, key: str, created_at: Any, *ends: Any
+) -> ListedBatch:
     counted = dict(connection.execute(count_statement(jobs), {"key": key}).all())
-    completed_at = ends[1]
+    completed_at, since = ends[1], utc_from_driver(created_at)
     return ListedBatch(
         batch=key,
-        state=_state(*ends),
+        state=_state(now - since, *ends),
         left=counted.get(jobs.pending, 0) + counted.get(jobs.processing, 0),
         done=counted.get(jobs.done, 0),
         dead=counted.get(jobs.dead, 0),
         cancelled=counted.get(jobs.cancelled, 0),
-        since=utc_from_driver(created_at),
+        since=since,
         completed_at=completed_at and utc_from_driver(completed_at),
     )
 
 
-def _state(sealed_at: Any, completed_at: Any, abandoned_at: Any) -> str:
+def _state(age: timedelta, sealed_at: Any, completed_at: Any, abandoned_at: Any) -> str:
     if abandoned_at:
         return "abandoned"
     if completed_at:
         return "complete"
-    return "open" if sealed_at else "being filled"
+    if sealed_at:
+        return "open"
+    return "never sealed" if age > LONG else "being filled"
 
 
 def render(listed: Sequence[ListedBatch]) -> str:

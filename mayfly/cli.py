@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
+from mayfly.batchcli import batches
 from mayfly.control.cli import cancel, pause, pauses, resume, why
 from mayfly.limits.cli import limits
 from mayfly.schedules.cli import schedules
@@ -52,19 +53,6 @@ def enqueue(
     if payload == "-":
         return enqueue_lines(sys.stdin, given, dry_run)
     return enqueue_line(payload, given, dry_run)
-
-
-@mayfly.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def batches(as_json: bool) -> int:
-    """List the batches that are open, and the last that are not: what is left of them, and how their jobs ended."""
-    from mayfly.batchlist import list_batches, render  # the database, only where it is needed
-    from mayfly.opening import open_database
-    from mayfly.schema import JOBS
-
-    found = open_database(load_settings()).read(lambda connection: list_batches(connection, JOBS))
-    click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else render(found))
-    return exits.SUCCESS
 
 
 @mayfly.command()
@@ -146,7 +134,7 @@ def interrupt(timeout: float, dry_run: bool) -> int:
     return code
 
 
-for command in (schedules, pause, resume, pauses, cancel, why, limits):
+for command in (batches, schedules, pause, resume, pauses, cancel, why, limits):
     mayfly.add_command(command)
 
 

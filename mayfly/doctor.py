@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mayfly import crontab, opening, schema
+from mayfly.batchlist import never_sealed
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
@@ -143,11 +144,25 @@ def _last_cycle(database: Database) -> Finding:
     return _ok("cycles", f"the last one began {span(age)} ago on {host}")
 
 
+def _batches(database: Database) -> Finding:
+    now = database.clock.now()
+    found = database.read(lambda connection: never_sealed(connection, now))
+    if not found:
+        return _ok("batches", "none was left behind while it was being filled")
+    (key, since), others = found[0], f" And {len(found) - 1} more." if found[1:] else ""
+    text = (
+        f"{key} has been filled for {span(now - since)}: did its producer die? `mayfly batches seal {key}` takes what "
+        f"is in it for all, `mayfly batches abandon {key}` gives it up.{others}"
+    )
+    return Finding("batches", Health.WARNING, text)
+
+
 _CHECKS: tuple[tuple[str, Callable[[Database], Finding]], ...] = (
     ("locking", _skip_locked),
     ("schema", _schema),
     ("clock", _clock),
     ("cycles", _last_cycle),
+    ("batches", _batches),
 )
 
 

@@ -213,6 +213,19 @@ class BatchExists(EnqueueError):
         )
 
 
+class BatchTaken(EnqueueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"The batch {key!r} was sealed or abandoned by somebody else while it was being filled. What was enqueued since "
+            "then is in its group; see `mayfly batches`, and `mayfly cancel --group` if it should not run."
+        )
+
+
+class NoSuchBatch(MayflyError):
+    def __init__(self, key: str, state: str) -> None:
+        super().__init__(f"There is no batch {key!r} that {state}; `mayfly batches` lists them.")
+
+
 class BatchClosed(EnqueueError):
     def __init__(self, key: str) -> None:
         super().__init__(

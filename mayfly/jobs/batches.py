@@ -22,7 +22,11 @@ COLUMNS = ("batch_key", "on_complete", "created_at", "sealed_at")
 
 TAKEN = "SELECT created_at FROM mayfly_batches WHERE batch_key = :key"
 OURS = f"{TAKEN} AND created_at = :now AND completed_at IS NULL"
-SEAL = "UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND sealed_at IS NULL"
+UNSEALED = "sealed_at IS NULL AND completed_at IS NULL"
+FILLING = f"SELECT batch_key FROM mayfly_batches WHERE batch_key = :key AND {UNSEALED}"
+OPEN = "SELECT batch_key FROM mayfly_batches WHERE batch_key = :key AND completed_at IS NULL"
+SEAL = f"UPDATE mayfly_batches SET sealed_at = :now WHERE batch_key = :key AND {UNSEALED}"
+SEALED_SO = f"{TAKEN} AND sealed_at = :now"
 ABANDON = (
     "UPDATE mayfly_batches SET abandoned_at = :now, completed_at = :now"
     " WHERE batch_key = :key AND completed_at IS NULL"
@@ -63,9 +67,20 @@ def open_batch(connection: Connection, new: NewBatch, sealed: bool = False) -> b
     return connection.execute(OURS, {"key": new.key, "now": new.created_at}).first() is not None
 
 
-def seal(connection: Connection, key: str, now: datetime) -> None:
-    """From here on only its own jobs add to it."""
-    connection.execute(SEAL, {"key": key, "now": now})
+def is_being_filled(connection: Connection, key: str) -> bool:
+    return connection.execute(FILLING, {"key": key}).first() is not None
+
+
+def is_open(connection: Connection, key: str) -> bool:
+    """Neither complete nor abandoned."""
+    return connection.execute(OPEN, {"key": key}).first() is not None
+
+
+def seal(connection: Connection, key: str, now: datetime) -> bool:
+    """From here on only its own jobs add to it. False if it was sealed or abandoned by somebody else."""
+    if connection.execute(SEAL, {"key": key, "now": now}).rowcount:
+        return True
+    return connection.execute(SEALED_SO, {"key": key, "now": now}).first() is not None  # the COMMIT was not answered
 
 
 def abandon(connection: Connection, key: str, now: datetime) -> None:

@@ -12,10 +12,11 @@ import mayfly
 from mayfly import batch, jsontext, step
 from mayfly.app import App
 from mayfly.engine import Database
-from mayfly.errors import BadField, BadPayload, BadStep, BatchClosed, BatchExists
+from mayfly.errors import BadField, BadPayload, BadStep, BatchClosed, BatchExists, BatchTaken
 from mayfly.job import Job
 from mayfly.jobs.batches import complete_all
 from mayfly.jobs.childless import childless
+from mayfly.jobs.filling import abandon_batch, seal_batch
 from mayfly.jobs.held import RUNNING
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.settle import Settled, settle
@@ -365,3 +366,16 @@ def test_old_batches_are_pruned(database: Database) -> None:
     prune(database, JOBS, Keep())
 
     assert [row.batch_key for row in rows_of(database, batches)] == ["open", "young"]
+
+
+def test_a_producer_whose_batch_was_sealed_or_given_up_meanwhile_is_told(database: Database) -> None:
+    """It was taken for dead. What it enqueued since may be missing in the report."""
+    for name, end in (("sealed", seal_batch), ("abandoned", partial(abandon_batch, reason="gone"))):
+        with pytest.raises(BatchTaken, match="by somebody else"), batch(name, on_complete="report"):
+            mayfly.enqueue("child")
+            end(database, JOBS, name)
+
+    assert len(callbacks(database)) == 0
+    assert [(row.batch_key, row.completed_at is None) for row in rows_of(database, batches)] == [
+        ("abandoned", False), ("sealed", True),
+    ]  # fmt: skip

@@ -1,5 +1,7 @@
 """A batch with thousands of children: their handlers, and the program that enqueues them."""
 
+import os
+import signal
 import sys
 import time
 
@@ -45,5 +47,12 @@ def fill(children: int) -> None:
             chain("first_step", "second_step")
 
 
+def fill_and_die(children: int) -> None:
+    """Killed in the middle of its block."""
+    with batch("crowd", on_complete=("report", {"to": "ann"})):
+        enqueue_many({"type": "child", "payload": {"number": 0}} for _ in range(children))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
-    fill(int(sys.argv[1]))
+    (fill_and_die if sys.argv[2:] == ["die"] else fill)(int(sys.argv[1]))

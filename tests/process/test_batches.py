@@ -3,6 +3,8 @@
 import os
 import random
 import secrets
+import signal
+from datetime import UTC, datetime, timedelta
 
 import psutil
 
@@ -102,3 +104,59 @@ def test_a_list_without_batches_is_no_error(embedded: Installation) -> None:
     ran = embedded.run("mayfly", "batches")
 
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "There are no batches. See docs/batches.md.\n", "")
+
+
+def leave_behind(installation: Installation, children: int = 2) -> None:
+    """A batch whose producer was killed while it filled it, two hours ago."""
+    create_embedded(installation.url)
+    assert installation.run("tests.process.crowd", str(children), "die").returncode == -signal.SIGKILL
+    installation.execute(f"UPDATE mayfly_batches SET created_at = '{datetime.now(UTC) - timedelta(hours=2):%F %T}'")
+
+
+def test_a_batch_whose_producer_was_killed_is_seen(installation: Installation) -> None:
+    """Its children have run, and nothing came of it: the list and the doctor say so, and what to do."""
+    leave_behind(installation)
+    installation.dispatch(**SETTINGS)
+
+    listed = installation.run("mayfly", "batches")
+    examined = installation.run("mayfly", "doctor", HANDLERS=SETTINGS["HANDLERS"])
+
+    assert listed.stdout.splitlines()[1].split()[:4] == ["crowd", "never", "sealed", "0"]
+    assert "crowd has been filled for 2 h" in examined.stdout
+    assert "mayfly batches seal crowd" in examined.stdout
+    assert count(installation, "type = 'report'") == 0
+
+
+def test_what_a_producer_left_behind_is_sealed_by_hand(installation: Installation) -> None:
+    """Its callback comes, once; and nobody warns of it any more."""
+    leave_behind(installation)
+    installation.dispatch(**SETTINGS)
+
+    tried = installation.run("mayfly", "batches", "seal", "crowd", "--dry-run")
+    before = count(installation, "type = 'report'")
+    sealed = installation.run("mayfly", "batches", "seal", "crowd")
+    again = installation.run("mayfly", "batches", "seal", "crowd")
+
+    assert (tried.returncode, before) == (0, 0)
+    assert (sealed.returncode, sealed.stdout) == (0, "Sealed the batch crowd.\n")
+    assert (again.returncode, "There is no batch 'crowd' that is being filled" in again.stderr) == (1, True)
+    assert count(installation, "type = 'report'") == 1
+    assert "been filled" not in installation.run("mayfly", "doctor").stdout
+
+
+def test_what_a_producer_left_behind_is_abandoned_by_hand(installation: Installation) -> None:
+    """What waits is cancelled, and the callback never comes."""
+    leave_behind(installation)
+
+    asked = installation.run("mayfly", "batches", "abandon", "crowd")
+    tried = installation.run("mayfly", "batches", "abandon", "crowd", "--dry-run")
+    abandoned = installation.run("mayfly", "batches", "abandon", "crowd", "--yes", "--reason", "a deploy")
+    again = installation.run("mayfly", "batches", "abandon", "crowd", "--yes")
+
+    assert (asked.returncode, "--yes" in asked.stderr) == (64, True)
+    assert tried.stdout == "2 jobs would be cancelled; nothing was changed.\n"
+    assert abandoned.stdout == "Abandoned the batch crowd. 2 jobs cancelled.\n"
+    assert (again.returncode, "There is no batch 'crowd' that is open" in again.stderr) == (1, True)
+    reasons = {row.last_error for row in installation.rows("SELECT last_error FROM mayfly_jobs")}
+    assert [each.partition(": ")[2] for each in reasons] == ["the batch crowd was abandoned: a deploy"]
+    assert (count(installation, "status = 'cancelled'"), count(installation, "type = 'report'")) == (2, 0)
