@@ -34,6 +34,7 @@ class Special(NamedTuple):
     slices: int = 0
     stalled: int = 0  # slices in a row that brought it no further; below 0 once this run has
     cancel_reason: str | None = None
+    forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
 
 
 class Lifeline(Protocol):

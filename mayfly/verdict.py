@@ -9,7 +9,8 @@ from mayfly.outcome import DONE, RELEASED, Cancel, Dead, Kind, Outcome, Retry, S
 from mayfly.slicing import SLICES_ALLOWED, WHOLE_WINDOW
 from mayfly.wording import Failure
 
-CRASHES_ALLOWED = 3
+CRASHES_ALLOWED = 3  # at the same checkpoint
+CRASHES_FORGIVEN = 20  # in a row without the end of a slice, however far it got between them
 INTERRUPTIONS_ALLOWED = 3
 
 
@@ -106,14 +107,17 @@ def after_stop(job: Job) -> Outcome:
 
 
 def after_crash(job: Job, reason: str, chances: Chances) -> Outcome:
-    """A crash is not a failure: no attempt is spent, but the third one is the last."""
+    """A crash is not a failure: no attempt is spent, but the third one is the last.
+
+    So is the twentieth of a job whose changed checkpoints have forgiven it the others.
+    """
     crashes = job.crashes + 1
-    failure = Failure.from_reason(f"crashed: {reason}")
-    if crashes >= CRASHES_ALLOWED:
-        failure = Failure.from_reason(f"crashed {crashes} times, at last: {reason}")
+    in_all = crashes + (job.special.forgiven if job.special is not None else 0)
+    is_last = crashes >= CRASHES_ALLOWED or in_all >= CRASHES_FORGIVEN
+    failure = Failure.from_reason(f"crashed {in_all} times, at last: {reason}" if is_last else f"crashed: {reason}")
     return Outcome(
-        Kind.DEAD if crashes >= CRASHES_ALLOWED else Kind.CRASHED,
-        run_at=None if crashes >= CRASHES_ALLOWED else chances.after(crashes),
+        Kind.DEAD if is_last else Kind.CRASHED,
+        run_at=None if is_last else chances.after(crashes),
         error=failure.text,
         fingerprint=failure.fingerprint,
         keeps_attempt=True,

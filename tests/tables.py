@@ -41,6 +41,7 @@ jobs = Table(
     Column("cancel_reason", LongText),
     Column("slices", Integer),
     Column("stalled", Integer),
+    Column("forgiven", Integer),
     Column("unique_scope", String(8)),
     Column("unique_until", UtcDateTime),
 )

@@ -43,10 +43,14 @@ def store_progress(database: Database, jobs: JobTable, worker_id: str, job: Job,
 
 @cache
 def checkpoint_statement(jobs: JobTable, moved: bool) -> str:
-    """Who gets further is no suspect: an import of hours must not die of the third crash in a week."""
+    """Who gets further is no suspect: an import of hours must not die of the third crash in a week.
+
+    Its crashes are forgiven, not forgotten: MySQL sets columns from left to right, so they are added first.
+    """
     c = jobs.c
+    forgiven = f", {c.forgiven} = {c.forgiven} + {c.crashes}"
     cleared = "".join(f", {each} = 0" for each in (c.crashes, c.interruptions, c.suspect))
-    changes = f"{c.checkpoint} = :checkpoint" + (f", {c.stalled} = {MOVED}{cleared}" if moved else "")
+    changes = f"{c.checkpoint} = :checkpoint" + (f", {c.stalled} = {MOVED}{forgiven}{cleared}" if moved else "")
     fence = f"{_OWNER.format(c=c)} AND {c.status} = '{jobs.processing}'"
     return f"UPDATE {jobs.table} SET {changes} WHERE {fence} AND {c.cancel_reason} IS NULL"
 

@@ -54,7 +54,7 @@ def processing_statement(jobs: JobTable) -> str:
     c = jobs.c
     columns = (
         c.worker_id, c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions,
-        c.suspect, c.run_at, c.group_key, c.stalled,
+        c.suspect, c.run_at, c.group_key, c.stalled, c.forgiven,
     )  # fmt: skip
     where = f"{c.lane} = :lane AND {c.status} = '{jobs.processing}'"
     return f"SELECT {', '.join(columns)} FROM {jobs.table} WHERE {where}"

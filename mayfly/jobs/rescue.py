@@ -86,8 +86,9 @@ def dead_runners(database: Database, here: Place) -> list[LiveRunner]:
 
 
 def _job(lane: str, _worker_id: str, job_id: int, type_name: str, payload: str, *rest: Any) -> Job:
-    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled = rest
+    attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven = rest
+    special = Special(stalled=stalled, forgiven=forgiven) if stalled or forgiven else None
     return Job(
         job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
-        suspect == 1, utc_from_driver(run_at), group_key, Special(stalled=stalled) if stalled else None,
+        suspect == 1, utc_from_driver(run_at), group_key, special,
     )  # fmt: skip

@@ -244,7 +244,8 @@ def _changes(jobs: JobTable, shape: _Shape) -> Mapping[str, str]:
     if shape.keeps_attempt:
         changes["attempts"] = f"{c.attempts} - 1"
     if shape.kind is Kind.SLICED:
-        changes |= {"slices": f"{c.slices} + 1", "stalled": f"{c.stalled} + 1"}  # to 0 where it has moved
+        # `stalled` comes to 0 where it has moved; who ends a slice may crash as often as ever.
+        changes |= {"slices": f"{c.slices} + 1", "stalled": f"{c.stalled} + 1", "forgiven": "0"}
     if shape.interrupted:
         changes["interruptions"] = f"{c.interruptions} + 1"
     if shape.crashed:

@@ -21,6 +21,15 @@ def create_table(name: str, *items: SchemaItem) -> Table:
     )
 
 
+def add_columns(table: str, *columns: Column[object]) -> None:
+    """Those that are missing: MySQL commits each statement by itself, and a killed migration is run again."""
+    context = op.get_context()
+    known = set() if context.as_sql else {each["name"] for each in inspect(op.get_bind()).get_columns(table)}
+    for column in columns:
+        if column.name not in known:
+            op.add_column(table, column)
+
+
 def create_index(name: str, table: str, *columns: str, unique: bool = False, where: str | None = None) -> None:
     """MySQL commits each DDL statement by itself, so a killed migration may have left some indexes behind."""
     context = op.get_context()

@@ -103,9 +103,9 @@ def test_each_is_one_statement(database: Database, begin: Begin) -> None:
 
 
 def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> None:
-    """A changed checkpoint clears what earlier runs are accused of; one that stands still does not."""
+    """A changed checkpoint clears what earlier runs are accused of, and adds it up; one that stands still does not."""
     accused = {"crashes": 2, "interruptions": 3, "stalled": 5, "checkpoint": "7"}
-    job_id = insert_row(database, suspect=1, **accused)
+    job_id = insert_row(database, suspect=1, forgiven=4, **accused)
     job = begin()
 
     job.checkpoint(7)
@@ -115,6 +115,7 @@ def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> Non
 
     assert {name: getattr(before, name) for name in accused} == accused
     assert (after.crashes, after.interruptions, after.suspect, after.stalled) == (0, 0, 0, -1)
+    assert (before.forgiven, after.forgiven) == (4, 6)
     assert job.has_moved
 
 

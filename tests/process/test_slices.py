@@ -131,6 +131,31 @@ def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> N
     assert (job.status, job.last_error) == ("dead", "20 slices without a changed checkpoint")
 
 
+def test_who_gets_further_and_crashes_for_ever_is_dead(installation: Installation) -> None:
+    """After twenty crashes without the end of a slice, each of them a real one; here the first sixteen are written."""
+    job_id = installation.enqueue("step_and_die", checkpoint="16", forgiven=15, crashes=1, suspect=1)[0]
+
+    wait_until(lambda: dispatched(installation) and installation.job(job_id).status == "dead", "it ends")
+
+    job = installation.job(job_id)
+    assert (job.checkpoint, job.claims, job.forgiven, job.crashes) == ("20", 4, 19, 1)
+    assert job.last_error.startswith("crashed 20 times, at last:")
+
+
+def dispatched(installation: Installation) -> bool:
+    return installation.dispatch(**SHORT).returncode == 1
+
+
+def test_a_slice_that_ends_well_forgets_the_crashes(embedded: Installation) -> None:
+    """So an import of weeks bears any number of kills, as long as a window ends now and then."""
+    job_id = embedded.enqueue("import_plain", IMPORT, checkpoint="1", forgiven=19)[0]
+
+    embedded.dispatch(**SHORT)
+
+    job = embedded.job(job_id)
+    assert (job.status, job.slices, job.forgiven) == ("pending", 1, 0)
+
+
 def test_a_cancelled_import_ends_at_its_next_checkpoint(embedded: Installation) -> None:
     """By the flag in its row, with the reason that stands there."""
     job_id = embedded.enqueue("import_plain", '{"rows": 1000, "seconds": 0.1}')[0]

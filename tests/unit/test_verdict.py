@@ -235,6 +235,27 @@ def test_the_third_crash_is_the_last(attempt: int) -> None:
     assert outcome.attempt_ending is Kind.CRASHED
 
 
+@pytest.mark.parametrize(("crashes", "forgiven"), [(0, 19), (1, 18), (0, 25)])
+def test_the_twentieth_crash_without_a_slice_is_the_last(crashes: int, forgiven: int) -> None:
+    """However far the job got between them."""
+    job = make_job(crashes=crashes, special=Special(forgiven=forgiven))
+
+    outcome = verdict.after_crash(job, "killed by signal 9", CHANCES)
+
+    assert (outcome.kind, outcome.run_at, outcome.crashed) == (Kind.DEAD, None, True)
+    assert outcome.error == f"crashed {crashes + forgiven + 1} times, at last: killed by signal 9"
+
+
+@pytest.mark.parametrize(("crashes", "forgiven", "seconds"), [(0, 18, 2), (1, 17, 4)])
+def test_who_got_further_may_crash_more_often(crashes: int, forgiven: int, seconds: float) -> None:
+    """It comes back as after its first crash at this checkpoint."""
+    job = make_job(crashes=crashes, special=Special(forgiven=forgiven))
+
+    outcome = verdict.after_crash(job, "killed by signal 9", CHANCES)
+
+    assert (outcome.kind, outcome.run_at) == (Kind.CRASHED, after_seconds(seconds))
+
+
 def test_a_crash_on_the_last_attempt_is_no_end() -> None:
     """The attempt is given back: a job is not dead for what somebody did to its process."""
     assert verdict.after_crash(make_job(attempt=5, max_attempts=5), "killed", CHANCES).kind is Kind.CRASHED

@@ -1,10 +1,10 @@
 """Flow and time: scopes of unique keys, expiry, pauses, limits, slices, cancelling, batches and chains."""
 
 from alembic import op
-from sqlalchemy import CheckConstraint, Column, Integer, String, inspect
+from sqlalchemy import CheckConstraint, Column, Integer, String
 from sqlalchemy import text as sql
 
-from mayfly.migrations.portable import create_index, create_table, renew_live_key, replace_index
+from mayfly.migrations.portable import add_columns, create_index, create_table, renew_live_key, replace_index
 from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime, time_check
 
 revision = "0003"
@@ -100,12 +100,3 @@ def create_batches() -> None:
         Column("previous", JsonText),  # the result of the step before
         Column("rest", JsonText, nullable=False),  # the steps that follow
     )
-
-
-def add_columns(table: str, *columns: Column[object]) -> None:
-    """Those that are missing: MySQL commits each statement by itself, and a killed migration is run again."""
-    context = op.get_context()
-    known = set() if context.as_sql else {each["name"] for each in inspect(op.get_bind()).get_columns(table)}
-    for column in columns:
-        if column.name not in known:
-            op.add_column(table, column)
