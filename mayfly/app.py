@@ -1,7 +1,7 @@
 """What a producing process needs of Mayfly, opened on first use: settings, the database, the handlers."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
@@ -11,7 +11,7 @@ from typing import Any
 from mayfly.clock import clock_from, host_now
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
-from mayfly.errors import BadField, ErrorTooLate
+from mayfly.errors import BadField, BadJob, ErrorTooLate
 from mayfly.job import Job
 from mayfly.jobs.enqueue import (
     Door,
@@ -142,13 +142,24 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
     handler all are held back until its job is done, and counted as they come.
     """
     given = None if connection is None else open_connection(connection)
-    admitted = (admit(given, **each) for each in jobs)
+    admitted = _admitted(given, jobs)
     if given is not None:
         return insert_jobs(given, JOBS, admitted)
     job = holder()
     if job is not None:
         return _hold(job, list(admitted))
     return sum(_insert_committed(part) for part in slices(admitted))
+
+
+def _admitted(given: AnyConnection | None, jobs: Iterable[Mapping[str, Any]]) -> Iterator[NewJob]:
+    known = {*(enqueue.__kwdefaults__ or {}), "type", "payload"} - {"connection"}
+    for each in jobs:
+        try:
+            yield admit(given, **each)
+        except TypeError as error:  # of ours, if it is about how the job is written down
+            if not isinstance(each, Mapping) or "type" not in each or not known.issuperset(each):
+                raise BadJob(each, sorted(known)) from error
+            raise
 
 
 def _hold(job: Job, new: list[NewJob]) -> int:

@@ -2,15 +2,15 @@
 
 import json
 import sys
-from datetime import datetime
 from typing import Any
 
 import click
 
 from mayfly import __version__, commandline, exits
-from mayfly.batchcli import batches
+from mayfly.batching.cli import batches
 from mayfly.control.cli import cancel, pause, pauses, resume, why
 from mayfly.limits.cli import limits
+from mayfly.operators import time_with_zone
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
 
@@ -48,7 +48,10 @@ def enqueue(
     """
     from mayfly.producing import enqueue_line, enqueue_lines, known_options  # the database, only where it is needed
 
-    times = {"run_at": _time(run_at, "--run-at"), "expires_at": _time(expires_at, "--expires-at")}
+    times = {
+        "run_at": time_with_zone(run_at, "--run-at"),
+        "expires_at": time_with_zone(expires_at, "--expires-at"),
+    }
     given = known_options(type_name, **times, **options)
     if payload == "-":
         return enqueue_lines(sys.stdin, given, dry_run)
@@ -136,15 +139,6 @@ def interrupt(timeout: float, dry_run: bool) -> int:
 
 for command in (batches, schedules, pause, resume, pauses, cancel, why, limits):
     mayfly.add_command(command)
-
-
-def _time(given: str | None, option: str) -> datetime | None:
-    if given is None:
-        return None
-    try:
-        return datetime.fromisoformat(given)
-    except ValueError:
-        raise click.BadParameter(f"{given!r} is no time; write 2026-05-04T12:00+02:00", param_hint=option) from None
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mayfly import crontab, opening, schema
-from mayfly.batchlist import never_sealed
+from mayfly.batching.listing import never_sealed
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
@@ -151,8 +151,8 @@ def _batches(database: Database) -> Finding:
         return _ok("batches", "none was left behind while it was being filled")
     (key, since), others = found[0], f" And {len(found) - 1} more." if found[1:] else ""
     text = (
-        f"{key} has been filled for {span(now - since)}: did its producer die? `mayfly batches seal {key}` takes what "
-        f"is in it for all, `mayfly batches abandon {key}` gives it up.{others}"
+        f"{key} has been filled for {span(now - since)}: did its producer die? `mayfly batches seal {key}` takes "
+        f"what is in it for all, `mayfly batches abandon {key}` gives it up.{others}"
     )
     return Finding("batches", Health.WARNING, text)
 

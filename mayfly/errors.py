@@ -181,6 +181,13 @@ def _shown(given: object) -> str:
     return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
 
 
+class BadJob(EnqueueError):
+    def __init__(self, given: object, known: Sequence[str]) -> None:
+        super().__init__(
+            f"{_shown(given)} is no job: write a mapping with a type, and no other arguments than {', '.join(known)}."
+        )
+
+
 class KeyMissing(EnqueueError):
     def __init__(self, field: str) -> None:
         super().__init__(f"{field} says something about a unique_key, and there is none. Give the key, or drop it.")
@@ -216,12 +223,12 @@ class BatchExists(EnqueueError):
 class BatchTaken(EnqueueError):
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"The batch {key!r} was sealed or abandoned by somebody else while it was being filled. What was enqueued since "
-            "then is in its group; see `mayfly batches`, and `mayfly cancel --group` if it should not run."
+            f"The batch {key!r} was sealed or abandoned by somebody else while it was being filled. What was "
+            "enqueued since is in its group; see `mayfly batches`, and `mayfly cancel --group` if it should not run."
         )
 
 
-class NoSuchBatch(MayflyError):
+class NoSuchBatch(UsageError):
     def __init__(self, key: str, state: str) -> None:
         super().__init__(f"There is no batch {key!r} that {state}; `mayfly batches` lists them.")
 

@@ -4,7 +4,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from mayfly.errors import BatchClosed
+from mayfly.errors import BadField, BatchClosed
 
 if TYPE_CHECKING:
     from mayfly.engine import Database
@@ -37,6 +37,8 @@ JOINED: ContextVar[Batch | None] = ContextVar("mayfly_joined", default=None)
 def joined(given: Batch | None) -> Batch | None:
     """The batch that a new job belongs to."""
     batch = JOINED.get() if given is None else given
+    if batch is not None and not isinstance(batch, Batch):
+        raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
     if batch is not None and not batch.is_open:
         raise BatchClosed(batch.key)
     return batch

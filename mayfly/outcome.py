@@ -26,7 +26,7 @@ class Snooze(Steer):
     def __init__(self, *, until: datetime | None = None, after: Seconds | None = None) -> None:
         if (until is None) == (after is None):
             raise TypeError("Snooze takes either until= (a datetime) or after= (seconds or a timedelta)")
-        if until is not None and until.tzinfo is None:
+        if until is not None and (not isinstance(until, datetime) or until.tzinfo is None):
             raise TypeError("Snooze(until=…) needs a datetime with a time zone")
         super().__init__("snoozed")
         self.until = None if until is None else until.astimezone(UTC)

@@ -41,9 +41,9 @@ jobs = Table(
     Column("cancel_reason", LongText),
     Column("slices", Integer),
     Column("stalled", Integer),
-    Column("forgiven", Integer),
     Column("unique_scope", String(8)),
     Column("unique_until", UtcDateTime),
+    Column("forgiven", Integer),  # crashes that changed checkpoints have cleared
 )
 
 attempts = Table(

@@ -32,7 +32,7 @@ class Which(NamedTuple):
             raise BadField("status", self.status, f"one of {', '.join(LIVE)}: what has ended stays as it is")
         for each in self.ids or ():
             if type(each) is not int or not 1 <= each <= MOST_ID:
-                raise BadField("id", each, "a whole number above 0")
+                raise BadField("id", each, "a whole number above 0, as large as an id can be")
         for name in ("group_key", "lane", "type"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or storable(given) != given):

@@ -26,6 +26,8 @@ def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None
     from mayfly.schedules.parse import parse_line
     from mayfly.schedules.words import BadSchedule
 
+    if not isinstance(type_name, str) or not isinstance(rule, str):
+        raise BadDeclaration(type_name, 'write schedule("metric_rollup", "5 * * * *")')
     written = " ".join(f"{name}={value}" for name, value in options.items())
     try:
         text = jsontext.encode(dict(payload or {}))

@@ -5,7 +5,20 @@ from dataclasses import dataclass, field
 
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.lab import Measure
-from scripts.benchmark.lines import drain, each, enqueue, idle, linger, memory, profile, runners, size, waiting
+from scripts.benchmark.lines import (
+    behind,
+    drain,
+    each,
+    enqueue,
+    idle,
+    linger,
+    memory,
+    profile,
+    runners,
+    schedules,
+    size,
+    waiting,
+)
 
 USUAL_TIMES = 3
 START_SECONDS = 2.0  # of a database, whatever the scale
@@ -36,6 +49,8 @@ LINES: dict[str, Line] = {
     "runners": Line("twenty runners: the last one's first claim", runners.measure, _on(14, 12, 9), scales=False),
     "idle": Line("CPU of a cycle with nothing to do", idle.measure, _on(6, 18, 4), scales=False),
     "linger": Line("from enqueue to start at 20 jobs/s, with LINGER", linger.measure, _on(310, 310, 310)),
+    "behind": Line("1,000,000 jobs behind a key that is used up", behind.measure, _on(400, 300, 250)),
+    "schedules": Line("62 schedules due in one minute", schedules.measure, _on(30, 30, 25), scales=False),
     "size": Line("claims and idle cycles at 10,000,000 rows", size.measure, _on(220, 160, 130)),
     "enqueue": Line("2,000 jobs one by one", enqueue.measure_one, _on(20, 15, 8)),
     "enqueue_many": Line("100,000 jobs at once", enqueue.measure_many, _on(30, 25, 12)),

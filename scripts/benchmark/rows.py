@@ -23,6 +23,8 @@ class Rows:
     first_at: datetime
     status: str = PENDING
     type_name: str = "nothing"
+    lane: str = "default"
+    payload: str = "{}"
 
     @property
     def next_id(self) -> int:
@@ -45,7 +47,8 @@ def _statement(engine: Engine, rows: Rows, begin: int, end: int) -> str:
     columns = {
         "id": f"{rows.first_id - 1} + n",
         "type": f"'{rows.type_name}'",
-        "payload": "'{}'",
+        "lane": f"'{rows.lane}'",
+        "payload": f"'{rows.payload}'",
         "status": f"'{rows.status}'",
         "run_at": moment,
         "created_at": moment,

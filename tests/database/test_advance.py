@@ -103,7 +103,7 @@ def test_each_is_one_statement(database: Database, begin: Begin) -> None:
 
 
 def test_who_gets_further_is_no_suspect(database: Database, begin: Begin) -> None:
-    """A changed checkpoint clears what earlier runs are accused of, and adds it up; one that stands still does not."""
+    """A changed checkpoint clears what earlier runs are accused of, and adds it up; one that is the same does not."""
     accused = {"crashes": 2, "interruptions": 3, "stalled": 5, "checkpoint": "7"}
     job_id = insert_row(database, suspect=1, forgiven=4, **accused)
     job = begin()

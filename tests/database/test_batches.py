@@ -371,9 +371,12 @@ def test_old_batches_are_pruned(database: Database) -> None:
 def test_a_producer_whose_batch_was_sealed_or_given_up_meanwhile_is_told(database: Database) -> None:
     """It was taken for dead. What it enqueued since may be missing in the report."""
     for name, end in (("sealed", seal_batch), ("abandoned", partial(abandon_batch, reason="gone"))):
-        with pytest.raises(BatchTaken, match="by somebody else"), batch(name, on_complete="report"):
-            mayfly.enqueue("child")
-            end(database, JOBS, name)
+        own = batch(name, on_complete="report")
+        own.__enter__()
+        mayfly.enqueue("child")
+        end(database, JOBS, name)
+        with pytest.raises(BatchTaken, match="by somebody else"):
+            own.__exit__(None, None, None)
 
     assert len(callbacks(database)) == 0
     assert [(row.batch_key, row.completed_at is None) for row in rows_of(database, batches)] == [

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from mayfly import enqueue, events, registry
-from mayfly.cli import batches as command
+from mayfly.batching.cli import batches as command
 from mayfly.logs import render_text
 from mayfly.testing import drain, enqueued_jobs, using_database
 from mayfly.testing.database import copy_template, make_template

@@ -37,11 +37,11 @@ SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pe
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
@@ -62,7 +62,7 @@ INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previou
 
 -- seal a batch
 BEGIN;
-UPDATE mayfly_batches SET sealed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NULL;
+UPDATE mayfly_batches SET sealed_at = %(now)s WHERE batch_key = %(key)s AND sealed_at IS NULL AND completed_at IS NULL;
 
 -- what waits for its end
 SELECT batch_key, 0 FROM (SELECT batch_key FROM mayfly_batches WHERE completed_at IS NULL LIMIT 100) AS batches UNION ALL SELECT NULL, job_id FROM mayfly_chains WHERE job_id IN (…);

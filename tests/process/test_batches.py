@@ -139,7 +139,7 @@ def test_what_a_producer_left_behind_is_sealed_by_hand(installation: Installatio
 
     assert (tried.returncode, before) == (0, 0)
     assert (sealed.returncode, sealed.stdout) == (0, "Sealed the batch crowd.\n")
-    assert (again.returncode, "There is no batch 'crowd' that is being filled" in again.stderr) == (1, True)
+    assert (again.returncode, "There is no batch 'crowd' that is being filled" in again.stderr) == (64, True)
     assert count(installation, "type = 'report'") == 1
     assert "been filled" not in installation.run("mayfly", "doctor").stdout
 
@@ -156,7 +156,7 @@ def test_what_a_producer_left_behind_is_abandoned_by_hand(installation: Installa
     assert (asked.returncode, "--yes" in asked.stderr) == (64, True)
     assert tried.stdout == "2 jobs would be cancelled; nothing was changed.\n"
     assert abandoned.stdout == "Abandoned the batch crowd. 2 jobs cancelled.\n"
-    assert (again.returncode, "There is no batch 'crowd' that is open" in again.stderr) == (1, True)
+    assert (again.returncode, "There is no batch 'crowd' that is open" in again.stderr) == (64, True)
     reasons = {row.last_error for row in installation.rows("SELECT last_error FROM mayfly_jobs")}
     assert [each.partition(": ")[2] for each in reasons] == ["the batch crowd was abandoned: a deploy"]
     assert (count(installation, "status = 'cancelled'"), count(installation, "type = 'report'")) == (2, 0)

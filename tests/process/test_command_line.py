@@ -75,7 +75,7 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
         (("sleep", "-"), '{}\n{"seconds": -1}\n', "Line 2: The payload of sleep is refused"),
         (("noop", "-"), "{}\nnonsense\n", "Line 2: 'nonsense' is no JSON"),
         (("noop", "--run-at", "tomorrow"), "", "'tomorrow' is no time"),
-        (("noop", "--run-at", "2031-05-04T12:00"), "", "must be a datetime with a time zone"),
+        (("noop", "--run-at", "2031-05-04T12:00"), "", "is no time with a zone; write 2026-05-04T12:00+02:00"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "left out where run_at is given"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
         (("noop", "--unique", "for 1h"), "", "unique says something about a unique_key, and there is none"),

@@ -59,6 +59,15 @@ def test_eight_runners_on_two_hosts_never_exceed_a_key(limited: Installation, ki
     assert sorted(job for job, *_ in spans(limited)) == ids
     assert {row.attempts for row in limited.rows("SELECT attempts FROM mayfly_jobs")} == {1}
     assert limited.rows("SELECT * FROM mayfly_slots") == []
+    started = runners_of_the_first_cycles(limited)
+    assert (sorted(started), min(started.values()) >= 4) == (["a", "b"], True)
+    assert not [line for line in limited.log.splitlines() if " ERROR" in line or "Traceback" in line]
+
+
+def runners_of_the_first_cycles(installation: Installation) -> dict[str, int]:
+    """By host: those that the plans, each host's first, have started."""
+    found = installation.rows("SELECT host, cycle_id, COUNT(*) AS number FROM mayfly_runners GROUP BY host, cycle_id")
+    return {row.host: row.number for row in sorted(found, key=lambda row: -row.cycle_id)}
 
 
 @KINDS

@@ -132,7 +132,7 @@ def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> N
 
 
 def test_who_gets_further_and_crashes_for_ever_is_dead(installation: Installation) -> None:
-    """After twenty crashes without the end of a slice, each of them a real one; here the first sixteen are written."""
+    """After twenty crashes without the end of a slice: sixteen that are written down, and four real ones."""
     job_id = installation.enqueue("step_and_die", checkpoint="16", forgiven=15, crashes=1, suspect=1)[0]
 
     wait_until(lambda: dispatched(installation) and installation.job(job_id).status == "dead", "it ends")

@@ -73,3 +73,9 @@ def test_a_snooze_beyond_the_calendar_is_refused() -> None:
 def test_steering_can_be_told_from_failing(steer: Exception) -> None:
     """One class to catch, and an Exception, so that a handler's own `finally` and `with` see it."""
     assert isinstance(steer, Steer)
+
+
+def test_a_snooze_until_what_is_no_time_is_refused() -> None:
+    """With the same sentence."""
+    with pytest.raises(TypeError, match="needs a datetime with a time zone"):
+        Snooze(until="tomorrow")  # type: ignore[arg-type]

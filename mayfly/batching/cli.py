@@ -18,7 +18,7 @@ def batches(context: click.Context, as_json: bool) -> int | None:
     """List the batches that are open, and the last that are not: what is left of them, and how their jobs ended."""
     if context.invoked_subcommand:
         return None
-    from mayfly.batchlist import list_batches, render  # the database, only where it is needed
+    from mayfly.batching.listing import list_batches, render  # the database, only where it is needed
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
 

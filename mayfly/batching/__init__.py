@@ -1,0 +1,1 @@
+"""Batches for operators: the list, and an end for what a dead producer left."""
