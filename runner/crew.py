@@ -32,6 +32,7 @@ class Crew:
         self._runs = runs
         self._concurrent = batches.invoker.registry.concurrent
         self._hand: list[Job] = []  # claimed, and not yet started
+        self._waiting: list[Job] = []  # the same, for a slot of a limit that one of ours uses: it may free it at once
         self._plain: list[Job] = []  # the same, and to be run when nothing else does
         self._types: set[str] = set()  # of the last claim
         self._pause = 0.0
@@ -63,7 +64,7 @@ class Crew:
             self._start_or_give_back()
             if self._claim_more():
                 continue
-            if not self._runs:
+            if not self._runs and not self._waiting:
                 return
             self._guard.watch_beside(self._runs.first_limit)
             self._settle(self._runs.await_ended(self._until_due()))
@@ -82,12 +83,12 @@ class Crew:
 
     def _start_or_give_back(self) -> None:
         if self._may_start:
-            ready, later = self._admitted()
+            ready, later, self._waiting = self._admitted()
             self._hand = [job for job in ready if not self._begin(job)] + later
-        elif self._hand or self._plain:
-            self._batches.give_back([*self._hand, *self._plain], self._report)
+        elif held := [*self._waiting, *self._hand, *self._plain]:
+            self._batches.give_back(held, self._report)
             self._put_down(self._hand)
-            self._hand, self._plain = [], []
+            self._hand, self._waiting, self._plain = [], [], []
             self._outbox.flush()
 
     def _begin(self, job: Job) -> bool:
@@ -99,11 +100,11 @@ class Crew:
         self._put_down([job])
         return True
 
-    def _admitted(self) -> tuple[list[Job], list[Job]]:
-        """Whom no limit keeps, and who has not been asked for."""
+    def _admitted(self) -> tuple[list[Job], list[Job], list[Job]]:
+        """Whom no limit keeps, who has not been asked for, and who waits for one of ours to end."""
         if self._gate is None:
-            return self._hand, []
-        found = self._gate.beside(self._hand, self._runs.room_for, self._conclude)
+            return self._hand, [], []
+        found = self._gate.beside([*self._waiting, *self._hand], self._runs.room_for, self._conclude)
         self._gate.release()
         return found
 

@@ -2,44 +2,35 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import NamedTuple
 
 from mayfly.clock import monotonic, pause
 from mayfly.job import Job
 from mayfly.jobs.looks import has_due
-from mayfly.limits.decide import Denial
 from mayfly.limits.limit import AT_ONCE, Wish, strictest, wish_of
 from mayfly.limits.takings import Takings
-from mayfly.outcome import Kind, Outcome
 from mayfly.schema import JOBS
+from runner.closed import Closed, ClosedKeys, Flow
 from runner.invoke import Invoker, Misfit, Ran
 from runner.pace import next_claim
 
 LARGEST_GROUP = 100
-BELIEVED = timedelta(seconds=0.25)  # how long a key whose slots are all in use is not asked for again
+MOST_WAITING = 100  # jobs in hand for slots that ours will free; those beyond are put off
 WAIT_SECONDS = 0.1
 FORESIGHT = timedelta(seconds=2)  # who was put off for a key that this runner has just used is due again by then
 
 Conclude = Callable[[Job, Ran], object]
+Refuse = Callable[[Job, Closed], object]
 RoomFor = Callable[[Job], int]  # how many more jobs of its type could start now
 
 
-@dataclass
-class Closed:
-    """A key that is known to be used up, and those that were put off for it."""
+class Admitted(NamedTuple):
+    """Jobs in hand: who may start, who was not asked for yet, and who waits for a slot that one of ours uses."""
 
-    denial: Denial
-    at: datetime
-    jitter: float
-    until: datetime  # not asked for again before
-    put_off: int = 0
-
-    def next_turn(self) -> Outcome:
-        turn = self.denial.turn(self.at, self.put_off, self.jitter)
-        self.put_off += 1
-        waiting_for = self.denial.reason(turn, self.at)
-        return Outcome(Kind.SNOOZED, run_at=turn, keeps_attempt=True, waiting_for=waiting_for)
+    ready: list[Job]
+    later: list[Job]
+    waiting: list[Job]
 
 
 class Gate:
@@ -49,7 +40,8 @@ class Gate:
         self._invoker, self._database, self._guard = invoker, invoker.database, invoker.guard
         self._limited = invoker.registry.limited
         self._takings, self._holdings = takings, takings.holdings
-        self._closed: dict[tuple[str, str], Closed] = {}
+        self._closed = ClosedKeys()
+        self._flow = Flow()  # of the keys that jobs beside the main thread use
         self._inside: dict[int, Wish] = {}  # what jobs beside the main thread have, by their ids
         self._group = 1
         self._used_slots = False  # by a job of the last claim
@@ -73,9 +65,9 @@ class Gate:
 
     def _next_group(self, rest: Iterator[Job], conclude: Conclude) -> list[tuple[Job, Wish]]:
         """Whoever waits for a key that is known to be closed is put off on the way: a thousand by one statement."""
-        group: list[tuple[Job, Wish]] = []
+        put_off, group = putting_off(conclude), list[tuple[Job, Wish]]()
         for job in rest:
-            wish = self._wish(job, conclude)
+            wish = self._wish(job, conclude, put_off)
             if wish is not None:
                 group.append((job, wish))
             if len(group) == self._group:
@@ -83,34 +75,65 @@ class Gate:
         return group
 
     def _granted_in_turn(self, group: Sequence[tuple[Job, Wish]], conclude: Conclude) -> Iterator[Job]:
-        granted = self._granted(group, conclude, in_turn=True)
+        granted, denied = self._ask(group, in_turn=True)
+        for job, closed in denied:
+            conclude(job, Ran(closed.next_turn()))
         yield from (job for job, _wish in granted)
         self._holdings.put_down([strictest(need for _job, wish in granted for need in wish)])
 
     # --- side by side -------------------------------------------------------------------------------------
 
-    def beside(self, hand: Sequence[Job], room_for: RoomFor, conclude: Conclude) -> tuple[list[Job], list[Job]]:
-        """Who may start, and who has not been asked for yet: no more are than there is room for."""
+    def beside(self, hand: Sequence[Job], room_for: RoomFor, conclude: Conclude) -> Admitted:
+        """No more are asked for than there is room for. While a key flows, those who find it full wait in hand."""
+        waiting: list[Job] = []
+        put_off = putting_off(conclude)
+
+        def refuse(job: Job, closed: Closed) -> None:
+            if closed.is_of_slots and len(waiting) < MOST_WAITING and self._flow.goes_on(closed.key, monotonic()):
+                waiting.append(job)
+            else:
+                put_off(job, closed)
+
         ready = [job for job in hand if job.id in self._inside]
-        later: list[Job] = []
+        later = [job for job in hand if job.id not in self._inside]
+        is_worth_asking = True
+        while is_worth_asking:  # whoever is refused leaves room for one behind it
+            group, later = self._asked(later, Counter(job.type for job in ready), room_for, conclude, refuse)
+            granted, denied = self._ask(group, in_turn=False)
+            self._let_in(granted)
+            for job, closed in denied:
+                refuse(job, closed)
+            ready += (job for job, _wish in granted)
+            is_worth_asking = bool(later and denied)
+        return Admitted(ready, later, waiting)
+
+    def _asked(
+        self, hand: Sequence[Job], wanted: Counter[str], room_for: RoomFor, conclude: Conclude, refuse: Refuse
+    ) -> tuple[list[tuple[Job, Wish]], list[Job]]:
+        """The first of them that there is room for, with what they need; and the others."""
         group: list[tuple[Job, Wish]] = []
-        wanted = Counter(job.type for job in ready)
+        later: list[Job] = []
         for job in hand:
-            if job.id in self._inside:
-                continue
             if room_for(job) <= wanted[job.type]:
                 later.append(job)
-            elif (wish := self._wish(job, conclude)) is not None:
+            elif (wish := self._wish(job, conclude, refuse)) is not None:
                 wanted[job.type] += 1
                 group.append((job, wish))
-        granted = self._granted(group, conclude, in_turn=False)
-        self._inside |= {job.id: wish for job, wish in granted}
-        return [*ready, *(job for job, _wish in granted)], later
+        return group, later
+
+    def _let_in(self, granted: Iterable[tuple[Job, Wish]]) -> None:
+        for job, wish in granted:
+            self._inside[job.id] = wish
+            self._flow.note(slot_keys(wish), monotonic())
 
     def ended(self, jobs: Iterable[Job]) -> None:
-        """They have run, or will not."""
+        """They have run, or will not. Whoever waits for what they had is asked for at once."""
         for job in jobs:
-            self._holdings.put_down([self._inside.pop(job.id, ())])
+            wish = self._inside.pop(job.id, ())
+            self._holdings.put_down([wish])
+            self._closed.ask_again(wish)
+            self._flow.note(slot_keys(wish), monotonic())
+            self._flow.forget(key for key in slot_keys(wish) if not self._holdings.uses(key))
             self._takings.ended(job)
 
     def release(self) -> None:
@@ -118,7 +141,7 @@ class Gate:
 
     # --- asking -------------------------------------------------------------------------------------------
 
-    def _wish(self, job: Job, conclude: Conclude) -> Wish | None:
+    def _wish(self, job: Job, conclude: Conclude, refuse: Refuse) -> Wish | None:
         """What it needs; None where it is already clear that it can't have that."""
         if job.type not in self._limited or self._invoker.turned_away(job) is not None:
             return ()  # whoever runs it turns it away, and nothing should be taken for it
@@ -129,40 +152,29 @@ class Gate:
             misfit = Misfit(f"the payload does not fit {handler.where}: {error}")
             conclude(job, self._invoker.steered(handler, job, misfit))
             return None
-        now = self._database.clock.now()
-        for need in wish:
-            closed = self._closed.get(need.place)
-            if closed is not None and closed.denial.need == need and now < closed.until:
-                conclude(job, Ran(closed.next_turn()))
-                return None
+        closed = self._closed.find(wish, self._database.clock.now())
+        if closed is not None:
+            refuse(job, closed)
+            return None
         return wish
 
-    def _granted(
-        self, group: Sequence[tuple[Job, Wish]], conclude: Conclude, in_turn: bool
-    ) -> list[tuple[Job, Wish]]:
+    def _ask(
+        self, group: Sequence[tuple[Job, Wish]], in_turn: bool
+    ) -> tuple[list[tuple[Job, Wish]], list[tuple[Job, Closed]]]:
+        """Who is granted what he needs, and what stands in the way of the others."""
         if not any(wish for _job, wish in group):
-            return list(group)
+            return list(group), []
         denials = self._holdings.take(self._database, [wish for _job, wish in group], in_turn)
         granted = [asked for asked, denial in zip(group, denials, strict=True) if denial is None]
         for _job, wish in granted:
-            for need in wish:
-                self._closed.pop(need.place, None)
-        for (job, _wish), denial in zip(group, denials, strict=True):
-            if denial is not None:
-                conclude(job, Ran(self._close(denial).next_turn()))
-        self._used_slots |= any(need.limit.span == AT_ONCE for _job, wish in granted for need in wish)
-        return granted
-
-    def _close(self, denial: Denial) -> Closed:
-        """A window that is used up stays so until the next one opens; of slots nobody knows."""
-        known, now = self._closed.get(denial.need.place), self._database.clock.now()
-        is_same = known is not None and known.denial == denial
-        if known is not None and is_same and now < known.until:
-            return known
-        put_off = known.put_off if known is not None and is_same else 0
-        closed = Closed(denial, now, self._invoker.dice(), denial.opens_at or now + BELIEVED, put_off)
-        self._closed[denial.need.place] = closed
-        return closed
+            self._closed.open(wish)
+            self._used_slots |= any(slot_keys(wish))
+        denied = [
+            (job, self._closed.close(denial, self._database.clock.now(), self._invoker.dice))
+            for (job, _wish), denial in zip(group, denials, strict=True)
+            if denial is not None
+        ]
+        return granted, denied
 
     # --- waiting ------------------------------------------------------------------------------------------
 
@@ -182,3 +194,11 @@ class Gate:
             return False
         pause(WAIT_SECONDS)
         return True
+
+
+def putting_off(conclude: Conclude) -> Refuse:
+    return lambda job, closed: conclude(job, Ran(closed.next_turn()))
+
+
+def slot_keys(wish: Wish) -> list[str]:
+    return [need.key for need in wish if need.limit.span == AT_ONCE]

@@ -55,6 +55,9 @@ class Holdings:
                     if need.limit.span == AT_ONCE:
                         self._in_use[need.key] = max(0, self._in_use[need.key] - 1)
 
+    def uses(self, key: str) -> bool:
+        return self._in_use[key] > 0
+
     def release(self, database: Database) -> None:
         """Let others have what ours use no more."""
         with self._lock:

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.test_long_lanes import WINDOW
 from tests.process.test_planning import start_hosts
 
 HANDLERS = {"HANDLERS": "handlers,tests.process.limited", "BACKOFF_BASE": "0.05"}
 EIGHT = {"HOST_MAX_WORKERS": "4", "MAX_WORKERS": "8", "BATCH_SIZE": "2"}
+HOLDERS = "SELECT pid FROM mayfly_runners JOIN mayfly_slots ON mayfly_slots.worker_id = mayfly_runners.worker_id"
 KINDS = pytest.mark.parametrize("kind", ["plain", "thread", "async"])
 
 
@@ -68,6 +70,47 @@ def runners_of_the_first_cycles(installation: Installation) -> dict[str, int]:
     """By host: those that the plans, each host's first, have started."""
     found = installation.rows("SELECT host, cycle_id, COUNT(*) AS number FROM mayfly_runners GROUP BY host, cycle_id")
     return {row.host: row.number for row in sorted(found, key=lambda row: -row.cycle_id)}
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_a_slot_that_its_own_runner_frees_is_not_waited_for_elsewhere(limited: Installation, kind: str) -> None:
+    """Forty jobs on one key in one runner: whoever finds it full starts when the next one ends.
+
+    Put off and claimed again instead, each would be claimed about ten times.
+    """
+    limited.enqueue(f"pass_{kind}", '{"door": 1, "seconds": 0.05}', count=40)
+
+    assert limited.dispatch(MAX_WORKERS="1").returncode == 0
+
+    assert limited.statuses() == {"done": 40}
+    assert overlap(limited) == 2
+    assert sum(row.claims for row in limited.rows("SELECT claims FROM mayfly_jobs")) < 3 * 40
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_a_key_that_flows_keeps_no_other_waiting(limited: Installation, kind: str) -> None:
+    """Sixty jobs wait in hand behind one key; the one job of another, which came last, is run long before them."""
+    limited.enqueue(f"pass_{kind}", '{"door": 1, "seconds": 0.1}', count=60)
+    [other] = limited.enqueue(f"pass_{kind}", '{"door": 2, "seconds": 0.1}')
+
+    assert limited.dispatch(MAX_WORKERS="1").returncode == 0
+
+    assert limited.statuses() == {"done": 61}
+    assert [job for job, *_ in spans(limited)].index(other) < 30
+
+
+@pytest.mark.parametrize("kind", ["thread", "async"])
+def test_a_key_that_stands_still_is_not_waited_for_in_hand(limited: Installation, kind: str) -> None:
+    """The two that have it take long: the others go back with the reason, and a rival could have them."""
+    limited.enqueue(f"pass_{kind}", '{"door": 1, "seconds": 5}', count=6)
+
+    dispatcher = limited.start("dispatcher", MAX_WORKERS="1")
+    wait_until(lambda: limited.statuses() == {"processing": 2, "pending": 4}, "the others are put off")
+
+    waiting = limited.rows("SELECT waiting_for FROM mayfly_jobs WHERE status = 'pending'")
+    assert {row.waiting_for for row in waiting} == {"limit door:1: 2 of 2 in use"}
+    assert (*dispatcher.communicate(), dispatcher.returncode) == ("", "", 0)
+    assert limited.statuses() == {"done": 6}
 
 
 @KINDS
@@ -127,6 +170,30 @@ def test_a_runner_that_is_killed_leaves_its_slot(limited: Installation) -> None:
     wait_until(lambda: limited.dispatch() and limited.statuses() == {"done": 2}, "both are done")
     assert sorted(job for job, *_ in spans(limited)) == [first, second]
     assert limited.job(first).crashes == 1
+
+
+def test_a_long_runner_keeps_its_slot_until_it_dies(limited: Installation) -> None:
+    """Longer than its dispatcher lives, by the lease that its keeper renews; after a kill -9 somebody else has it."""
+    window = {**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "LANES__IMPORT__MAX_WORKERS": "2"}
+    jobs = limited.enqueue("stay", lane="import", count=2)
+    assert limited.dispatch(**window).returncode == 0
+    limited.wait_for_latch()
+    [holder] = limited.rows(HOLDERS)
+
+    for table in ("mayfly_slots", "mayfly_runners"):  # as a minute later, had nobody renewed it
+        limited.execute(f"UPDATE {table} SET lease_until = '2026-01-01 00:00:00.000000'")
+    renewed = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND lease_until > '2026-02-01'"
+    wait_until(lambda: limited.rows(renewed), "the keeper has renewed the lease")
+    assert limited.dispatch(**window).returncode == 0
+
+    [waits] = [each for each in map(limited.job, jobs) if each.status == "pending"]
+    assert waits.waiting_for == "limit room: 1 of 1 in use"
+    assert limited.rows(HOLDERS) == [holder]
+    os.kill(holder.pid, signal.SIGKILL)
+    limited.release_latch()
+    wait_until(lambda: limited.dispatch(**window) and limited.statuses() == {"done": 2}, "both have had the slot")
+    assert sorted(job for job, *_ in spans(limited)) == jobs
+    assert limited.rows("SELECT * FROM mayfly_slots") == []
 
 
 def test_a_slot_in_use_puts_others_off_and_is_listed(limited: Installation) -> None:

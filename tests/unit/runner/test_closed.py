@@ -1,0 +1,49 @@
+"""What a runner believes of limited keys without asking."""
+
+from datetime import UTC, datetime, timedelta
+
+from mayfly.limits.decide import Denial
+from mayfly.limits.limit import Limit, Need
+from runner.closed import BELIEVED, FLOW_SECONDS, ClosedKeys, Flow
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+SLOTS = Need("smtp:7", Limit("smtp:{account}", 2))
+DAILY = Need("smtp:7", Limit("smtp:{account}", 2, "day"))
+
+
+def test_slots_in_use_are_believed_for_a_moment_and_a_window_until_it_ends() -> None:
+    """Then they are asked for again; a key that nobody closed is open."""
+    keys, tomorrow = ClosedKeys(), NOON + timedelta(days=1)
+    slots = keys.close(Denial(SLOTS), NOON, lambda: 0.5)
+    window = keys.close(Denial(DAILY, tomorrow), NOON, lambda: 0.5)
+
+    assert keys.find((SLOTS,), NOON) is slots
+    assert keys.find((SLOTS,), NOON + BELIEVED) is None
+    assert keys.find((DAILY,), tomorrow - BELIEVED) is window
+    assert keys.find((DAILY,), tomorrow) is None
+    assert keys.find((Need("smtp:8", SLOTS.limit),), NOON) is None
+
+
+def test_a_job_of_ours_that_ends_makes_slots_worth_asking_for_and_no_window() -> None:
+    """Those that were put off for them still count: whoever is put off next comes after them."""
+    keys = ClosedKeys()
+    keys.close(Denial(SLOTS), NOON, lambda: 0.5).next_turn()
+    keys.close(Denial(DAILY, NOON + timedelta(days=1)), NOON, lambda: 0.5)
+
+    keys.ask_again((SLOTS, DAILY))
+
+    assert keys.find((SLOTS,), NOON) is None
+    assert keys.find((DAILY,), NOON) is not None
+    assert keys.close(Denial(SLOTS), NOON, lambda: 0.5).put_off == 1
+
+
+def test_a_key_flows_while_our_jobs_move_it() -> None:
+    """For half a second after the last of them began or ended, and not at all when none of ours has it."""
+    flow = Flow()
+    flow.note(["smtp:7", "smtp:8"], now=100.0)
+    flow.forget(["smtp:8"])
+
+    assert flow.goes_on("smtp:7", now=100.0 + FLOW_SECONDS - 0.01)
+    assert not flow.goes_on("smtp:7", now=100.0 + FLOW_SECONDS)
+    assert not flow.goes_on("smtp:8", now=100.0)
+    assert not flow.goes_on("smtp:9", now=100.0)
