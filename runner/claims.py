@@ -47,6 +47,7 @@ class Claims:
         self._pausing = pausing
         self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
+        self.needs_fresh = False  # the last claim met a job that only a runner without a past may take
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
         self._claimed_at = self._beaten_at = monotonic()
 
@@ -80,7 +81,7 @@ class Claims:
         batch: list[Job] = []
         for tries in range(EMPTY_TRIES):
             batch = self._claim(self._size)
-            if batch or self.pause is not None or not self.has_due():
+            if batch or self.pause is not None or self.needs_fresh or not self.has_due():
                 break
             pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
         return batch
@@ -95,6 +96,7 @@ class Claims:
             now = self._database.clock.now()
             taken = self._database.run(lambda connection: self._claim_on(connection, claimant, size, now))
         self._has_taken_over = True
+        self.needs_fresh = taken.needs_fresh
         claimed = jobs_from(taken, told.lane)
         note_awaited(self._database, claimed)
         return claimed

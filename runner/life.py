@@ -161,6 +161,8 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
         if not batch and claims.pause is not None:
             log.say(events.lane_paused(claims.pause.name, claims.pause.words))
             return exits.SUCCESS
+        if not batch and claims.needs_fresh:
+            return exits.SUCCESS  # whoever stayed would be taken for the one who will run it
         if not batch and gate is not None and gate.await_slots(claims.lane):
             continue
         if not batch and (stay is None or not stay.brings_more()):

@@ -32,6 +32,7 @@ class Claimed(NamedTuple):
 
     rows: Sequence[Found]
     specials: Mapping[int, Special] = MappingProxyType({})
+    needs_fresh: bool = False  # the next job has killed a runner: it, and whatever is behind it, is for another one
 
 
 def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int, now: datetime) -> Claimed:
@@ -48,7 +49,7 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
             break
     taken = together(found, claimant.fresh)
     if not taken:
-        return Claimed(())
+        return Claimed((), needs_fresh=bool(found))
     special = [row[0] for row in taken if row[1] >= SPECIAL]
     specials = _specials(connection, jobs, special) if special else {}
     values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}

@@ -84,6 +84,49 @@ def glutton(_job: Job) -> None:
         time.sleep(0.01)
 
 
+@handler("glutton_later")
+def glutton_later(job: Job) -> None:
+    await_release()
+    glutton(job)
+
+
+@handler("die_once")
+def die_once(job: Job) -> None:
+    if not job.crashes:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("print_later")
+def print_later(_job: Job) -> None:
+    await_release()
+    print("long after the dispatcher")
+
+
+@handler("leave_child")
+def leave_child(_job: Job) -> None:
+    """In the runner's group."""
+    leave(subprocess.Popen(["sleep", "3600"]))
+
+
+@handler("leave_daemon")
+def leave_daemon(_job: Job) -> None:
+    """In a session of its own."""
+    leave(subprocess.Popen(["sleep", "3600"], start_new_session=True))
+
+
+def leave(child: "subprocess.Popen[bytes]") -> None:
+    (Path(os.environ["MAYFLY_HOME"]) / "child").write_text(str(child.pid))
+    await_release()
+
+
+def await_release() -> None:
+    """As the handler `latch` does."""
+    home = Path(os.environ["MAYFLY_HOME"])
+    (home / "reached").touch()
+    while not (home / "go").exists():
+        time.sleep(0.01)
+
+
 @handler("quitter")
 def quitter(_job: Job) -> None:
     raise SystemExit(3)
@@ -94,6 +137,12 @@ def chatter(_job: Job) -> None:
     """Ten megabytes on stdout."""
     for _ in range(10 << 10):
         print("x" * 1023)
+
+
+@handler("chatter_later")
+def chatter_later(job: Job) -> None:
+    await_release()
+    chatter(job)
 
 
 @handler("unprintable")
