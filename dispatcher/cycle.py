@@ -123,6 +123,8 @@ def supervise(
     for each in ended:
         tell_ending(world, each)
         progress.note(each)
+    if ended:
+        linger.note_end()
     try:
         for each in ended:
             aftermath.of_ended(each)

@@ -54,12 +54,16 @@ class Linger:
             return False
         self.looks += 1
         found = self._world.database.read(self._look)
-        self._rest(longer=True)
+        self._rest(longer=not found)  # while work comes, a runner may leave at any time
         return found
 
     def note_plan(self) -> None:
         """Something has come, and more may follow."""
         self.plans += 1
+        self._rest(longer=False)
+
+    def note_end(self) -> None:
+        """A runner has left a lane that may have nobody now."""
         self._rest(longer=False)
 
     def left_alone(self, broken: Iterable[str]) -> frozenset[str]:

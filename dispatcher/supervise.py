@@ -22,6 +22,7 @@ from mayfly.signals import HANDOVER
 TICK_SECONDS = 0.25
 TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
 OVERDUE_SECONDS = 1.0  # beyond a runner's own last deadline
+RELIEF_SECONDS = 3.0  # after a handover: what the next dispatcher needs to have runners that can work, and some more
 
 
 class Supervisor:
@@ -39,6 +40,7 @@ class Supervisor:
         self.guard_fired = False
         self._successor_waits = False  # the next dispatcher asks for the host lock
         self._has_retired = False
+        self._relieved_at: float | None = None  # when runners of a dispatcher that has handed over stop claiming
         self.left: list[Child] = []  # runners of long lanes, when nobody else is waited for any more
 
     def install(self) -> None:
@@ -74,10 +76,10 @@ class Supervisor:
         self._deadline = max(self._deadline, deadline)
 
     def retire(self) -> None:
-        """Our runners finish what they do, and start nothing more."""
+        """Nobody is started any more. Our runners go on until the next dispatcher's have begun, and then leave."""
         self._has_retired = True
-        for child in self._children.values():
-            _tell(child, HANDOVER)
+        self._relieved_at = monotonic() + RELIEF_SECONDS
+        self._tell_all(HANDOVER, only_long=True)  # which are left at once
 
     def add(self, child: Child) -> None:
         self._children[child.pid] = child
@@ -85,7 +87,7 @@ class Supervisor:
         self._selector.register(child.output.descriptor, selectors.EVENT_READ, child)
         if self.stopped_by is not None:  # the signal came between the decision and the fork
             _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
-        elif self._has_retired:
+        elif self._has_retired:  # the next dispatcher has planned without it
             _tell(child, HANDOVER)
 
     def wait(self, seconds: float = TICK_SECONDS) -> list[EndedChild]:
@@ -131,6 +133,9 @@ class Supervisor:
 
     def _enforce(self, gone: Collection[int]) -> None:
         now = monotonic()
+        if self._relieved_at is not None and now >= self._relieved_at:
+            self._relieved_at = None
+            self._tell_all(HANDOVER)
         if now >= self._deadline or not self.may_spawn:
             self._leave_long(gone)
         if now >= self._deadline and self.alive:
@@ -139,6 +144,11 @@ class Supervisor:
         for child in self._children.values():
             if child.killed_for is None:
                 self._enforce_on(child, now)
+
+    def _tell_all(self, number: signal.Signals, only_long: bool = False) -> None:
+        for child in self._children.values():
+            if child.assignment.is_long or not only_long:
+                _tell(child, number)
 
     def _leave_long(self, gone: Collection[int]) -> None:
         """They go on without us; the following cycles count them, and end them when their time is over."""

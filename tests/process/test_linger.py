@@ -75,6 +75,37 @@ def test_a_job_does_not_wait_behind_one_that_takes_long(embedded: Installation) 
     stop(dispatcher)
 
 
+def test_a_job_that_killed_its_runner_is_not_left_to_one_that_may_not_take_it(embedded: Installation) -> None:
+    """A runner that waits in the lane has run others: it leaves, and so does not stand for the fresh one it needs."""
+    dispatcher = start_lingering(embedded, BACKOFF_BASE="2")
+    [job_id] = embedded.enqueue("die_once")
+    wait_until(lambda: embedded.job(job_id).crashes == 1, "its runner has died")
+
+    embedded.enqueue("noop")
+    wait_for_done(embedded, 1)
+    wait_until(lambda: embedded.job(job_id).status == "done", "a fresh runner has run it", seconds=15)
+
+    dispatcher.send_signal(signal.SIGTERM)
+    dispatcher.communicate(timeout=30)
+    assert len(embedded.rows(select(runners))) == 3
+
+
+def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installation) -> None:
+    """A runner goes on after the handover until there is relief, which is held up here by an import."""
+    first = start_lingering(embedded)
+    embedded.enqueue("noop")
+    wait_for_done(embedded, 1)
+
+    second = start_lingering(embedded, HANDLERS="handlers,tests.process.slow_import")
+    embedded.enqueue("noop", count=3)
+    wait_for_done(embedded, 4)
+
+    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    stop(second)
+    oldest = embedded.rows(select(runners).order_by(runners.c.planned_at))[0]
+    assert oldest.jobs_done == 4
+
+
 def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
     """The lock passes at once; what runs is finished under the first, what comes is run under the second."""
     first = start_lingering(installation)
