@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGKILL
 
 from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of
 from dispatcher.spawn import EndedChild
@@ -102,6 +103,9 @@ class Aftermath:
 
     def _judge_lost(self, runner: LiveRunner, job: Job, held: int, seen: Seen | None) -> tuple[Outcome, int | None]:
         """Nobody sees a runner of a long lane end. One whose last deadline is over has run into it."""
+        if seen is not None and seen.too_large:
+            exit_ = Exit(-SIGKILL, seen, monotonic(), peak_memory=seen.too_large, killed_for=KilledFor.MEMORY)
+            return judge(job, exit_, self.world.settings.lane(runner.lane).worker_timeout, self.world.chances())
         if seen is not None and self._is_long(runner) and 0 < seen.hard_deadline <= monotonic():
             exit_ = Exit(exits.ERROR, seen, ended=seen.hard_deadline, killed_for=KilledFor.TIME)
             return judge(job, exit_, self.world.settings.lane(runner.lane).worker_timeout, self.world.chances())

@@ -115,14 +115,15 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
     for problem in due.problems:
         click.echo(problem, err=True)
     if as_json:
-        facts = {**plan_facts(counted, plan, due.names), "linger_seconds": settings.longest_linger}
+        facts = {**plan_facts(settings, counted, plan, due.names), "linger_seconds": settings.longest_linger}
         click.echo(json.dumps(facts, indent=2))
     else:
-        click.echo("\n".join([plan_table(counted, plan, due.names), *linger_lines(settings)]))
+        lines = [plan_table(counted, plan, due.names), *linger_lines(settings), *long_lines(settings)]
+        click.echo("\n".join(lines))
     return exits.SUCCESS
 
 
-def plan_facts(counted: Counted, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
+def plan_facts(settings: Settings, counted: Counted, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
     lanes = [
         {
             "lane": each.count.lane.name,
@@ -132,6 +133,7 @@ def plan_facts(counted: Counted, plan: Plan, schedules: Sequence[str]) -> dict[s
             "wanted": each.wanted,
             "planned": each.planned,
             "cuts": list(each.cuts),
+            "long": settings.lane(each.count.lane.name).is_long,
         }
         for each in plan.lanes
     ]
@@ -157,6 +159,12 @@ def linger_lines(settings: Settings) -> list[str]:
     own = {name: lane.linger for name, lane in settings.lanes.items() if lane.linger is not None}
     lanes = ", ".join(f"{name} {seconds:g} s" for name, seconds in {"all lanes": settings.linger, **own}.items())
     return [f"Then it lingers and looks every {settings.poll_interval:g} s: {lanes}."]
+
+
+def long_lines(settings: Settings) -> list[str]:
+    long = [settings.lane(name) for name in settings.lanes if settings.lane(name).is_long]
+    lanes = ", ".join(f"{each.name} {each.worker_timeout:g} s" for each in long)
+    return [f"Runners of long lanes may outlive it: {lanes}."] if lanes else []
 
 
 def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Database) -> None:

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dispatcher.forking import fork_into, own_group
 from dispatcher.traces import open_things, traces_left
 from mayfly import exits, jsontext
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.fleet.runners import Assignment
+from mayfly.forking import fork_into, own_group
 from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings
 

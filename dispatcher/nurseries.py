@@ -4,16 +4,14 @@ import os
 import selectors
 import signal
 from collections import Counter
-from pathlib import Path
 
 from dispatcher.endings import Exit, KilledFor
 from dispatcher.nursery import Nursery
 from dispatcher.spawn import Child, Cradle, EndedChild
 from mayfly import events, exits
 from mayfly.clock import monotonic
+from mayfly.fleet.place import resident_bytes
 from mayfly.logs import Log
-
-_PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Nurseries:
@@ -147,10 +145,3 @@ class Nurseries:
             if each in self._selector.get_map():
                 self._selector.unregister(each)
         nursery.close()
-
-
-def resident_bytes(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_SIZE
-    except OSError:
-        return 0

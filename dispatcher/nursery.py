@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dispatcher.endings import KilledFor
-from dispatcher.forking import fork_into, kill_group, own_group, stop_signals_held
 from dispatcher.nurse import BIRTHS_AT_ONCE, MESSAGE_BYTES, Nurse
-from dispatcher.output import Output
 from dispatcher.spawn import Child, Cradle, Spawner
 from mayfly import jsontext
+from mayfly.forking import fork_into, kill_group, own_group, stop_signals_held
+from mayfly.output import Output
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dispatcher.endings import Exit, KilledFor
-from dispatcher.forking import forget_signals, fork_into, kill_group, own_group, stop_signals_held
-from dispatcher.output import Output
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.fleet.runners import Assignment
-from mayfly.logs import open_output
+from mayfly.forking import forget_signals, fork_into, kill_group, own_group, stop_signals_held
+from mayfly.output import Output
 from mayfly.page import Page
 from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings
@@ -83,9 +82,6 @@ class Spawner:
     def prepare(self, assignment: Assignment) -> Cradle:
         page = Page(page_path(self.directory, assignment.worker_id))
         reading, writing = os.pipe()
-        if assignment.is_long:  # nobody may be there to read
-            os.close(writing)
-            writing = open_output(self.settings)
         return Cradle(assignment, page, Output(reading), writing, monotonic())
 
     def spawn(self, cradle: Cradle) -> Child:

@@ -5,19 +5,18 @@ import selectors
 import signal
 from collections import Counter
 from collections.abc import Collection
-from contextlib import suppress
 from types import FrameType
 
-import psutil
-
 from dispatcher.endings import Exit, KilledFor
-from dispatcher.nurseries import Nurseries, resident_bytes
+from dispatcher.nurseries import Nurseries
 from dispatcher.nursery import Nursery
 from dispatcher.spawn import Child, EndedChild
 from mayfly import events
 from mayfly.clock import monotonic
+from mayfly.fleet.place import resident_bytes
 from mayfly.logs import Log
 from mayfly.signals import HANDOVER
+from mayfly.strays import end_strays
 
 TICK_SECONDS = 0.25
 TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
@@ -118,7 +117,7 @@ class Supervisor:
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
         self.nurseries.close()
-        _end_strays(spare={child.pid for child in self.left})
+        end_strays(spare={child.pid for child in self.left})
         self.close_in_child()
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
@@ -210,12 +209,13 @@ class Supervisor:
         if child.output.dropped:
             self._log.say(events.output_dropped(child.assignment.worker_id, child.output.dropped))
         self._forget(child)
+        seen = child.page.read()
         exit_ = Exit(
             code=os.waitstatus_to_exitcode(status),
-            seen=child.page.read(),
+            seen=seen,
             ended=ended,
             peak_memory=usage.ru_maxrss * 1024,
-            killed_for=child.killed_for,
+            killed_for=KilledFor.MEMORY if seen.too_large else child.killed_for,  # the former by its keeper
         )
         child.close()
         cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
@@ -241,21 +241,6 @@ def _tell(child: Child, number: signal.Signals) -> None:
         os.kill(child.pid, number)
     except ProcessLookupError:
         return
-
-
-def _end_strays(spare: Collection[int]) -> None:
-    """Processes that left their runner's group came to us when it died (see prctl.adopt_orphans)."""
-    strays: list[psutil.Process] = []
-    for each in psutil.Process().children():
-        if each.pid not in spare:
-            with suppress(psutil.NoSuchProcess):
-                strays += [each, *each.children(recursive=True)]
-    for stray in strays:
-        try:
-            stray.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(strays, timeout=1)
 
 
 def _drain(descriptor: int) -> None:

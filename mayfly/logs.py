@@ -55,12 +55,6 @@ def silent_log() -> Log:
     return Log(_Nowhere(), "")
 
 
-def open_output(settings: "Settings") -> int:
-    """Where a process prints that nobody reads from: to the log's file, or nowhere where the log is none."""
-    path = settings.log_dir / LOG_NAME if settings.log_to == "file" else Path(os.devnull)
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640)
-
-
 def open_log(settings: "Settings", source: str, echo: TextIO | None = None) -> Log:
     return Log(open_sink(settings), source, settings.log_format == "json", echo)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from mayfly.errors import StateDirUnsafe
 
 SIZE = 6 * 4096
-_HEADER = struct.Struct("=4sidQQQQ")  # magic, put aside, hard deadline, done, failed, busy µs, slots ever used
+# magic, put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory
+_HEADER = struct.Struct("=4sidQQQQQ")
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
@@ -37,6 +38,7 @@ class Seen:
     failed: int = 0
     busy_ms: float = 0.0
     aside: int = 0  # jobs for which there was no time left in this cycle
+    too_large: int = 0  # bytes for which its keeper has killed it
 
     def running_job(self, job_id: int) -> RunningJob | None:
         return next((each for each in self.running if each.job_id == job_id), None)
@@ -114,6 +116,10 @@ class Page:
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
 
+    def note_too_large(self, memory: int) -> None:
+        """By a keeper, before it kills the runner: nobody else may see why that ended."""
+        self._integers[6] = memory
+
     @property
     def hard_deadline(self) -> float:
         """Alone, because the dispatcher looks at it four times a second."""
@@ -138,7 +144,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, aside, hard_deadline, done, failed, busy, used = _HEADER.unpack_from(content)
+    _magic, aside, hard_deadline, done, failed, busy, used, too_large = _HEADER.unpack_from(content)
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
-    return Seen(running, hard_deadline, done, failed, busy / 1000, aside)
+    return Seen(running, hard_deadline, done, failed, busy / 1000, aside, too_large)

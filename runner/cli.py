@@ -22,7 +22,7 @@ from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings, load_settings
 from mayfly.statedir import open_state_dir, page_path
 from runner.inherited import Inherited
-from runner.keeper import start_keeper
+from runner.keeper import kept
 from runner.life import live
 
 
@@ -39,11 +39,14 @@ def run_assigned(
         return live(assignment, settings, page, log, inherited)
     database = inherited.database if inherited else opening.open_database(settings)
     database.close()
-    start_keeper(assignment, database)
-    code = live(assignment, settings, page, log, inherited)
-    with suppress(MayflyError):  # the database is gone: the next cycle finds the page
-        close_own_row(database, assignment.worker_id, page, code)  # nobody else may be there to see it end
-    return code
+
+    def life() -> int:
+        code = live(assignment, settings, page, log, inherited)
+        with suppress(MayflyError):  # the database is gone: the next cycle finds the page
+            close_own_row(database, assignment.worker_id, page, code)  # nobody else may be there to see it end
+        return code
+
+    return kept(assignment, life, page, database, log, settings.worker_memory)
 
 
 def print_to(output: int, settings: Settings) -> Log:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
 KILL_SECONDS = 5.0  # more than the kernel needs, unless the disk hangs
 
 
@@ -85,6 +86,14 @@ def start_time(pid: int) -> int | None:
         return None
     state, *rest = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold spaces and brackets
     return None if state in (b"Z", b"X") else int(rest[18])
+
+
+def resident_bytes(pid: int) -> int:
+    """The memory that it uses; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * PAGE_SIZE
+    except OSError:
+        return 0
 
 
 @cache

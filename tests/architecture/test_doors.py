@@ -192,8 +192,7 @@ def test_only_the_command_line_ends_the_process() -> None:
         "mayfly/testing/process.py": "knows SystemExit, the job's failure, from Ctrl-C, the test's end",
         "mayfly/registry.py": "catches SystemExit: a handler module that exits must not end the runner",
         "runner/hooks.py": "catches SystemExit: a hook that exits must not end the runner",
-        "dispatcher/forking.py": "a forked child must never return into the stack it was forked from",
-        "runner/keeper.py": "the same",
+        "mayfly/forking.py": "a forked child must never return into the stack it was forked from",
     }
     inside = (source for source in sources(*MACHINERY) if not is_cli(source))
     found = [each for source in inside for each in exits_called(source)]

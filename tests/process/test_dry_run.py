@@ -32,6 +32,18 @@ def test_a_dry_run_prints_the_plan_and_changes_nothing(installation: Installatio
     assert (contents(installation), sizes(installation)) == before
 
 
+def test_a_dry_run_tells_of_long_lanes(embedded: Installation) -> None:
+    """Whose runners may outlive the dispatcher, and for how long; in JSON each lane says so itself."""
+    embedded.enqueue("noop", lane="import")
+    embedded.enqueue("noop")
+
+    shown = embedded.dispatch("--dry-run", LANES__IMPORT__WORKER_TIMEOUT="3h", LANES__MAIL__WORKER_TIMEOUT="40")
+    facts = json.loads(embedded.dispatch("--dry-run", "--json", LANES__IMPORT__WORKER_TIMEOUT="3h").stdout)
+
+    assert shown.stdout.splitlines()[-1] == "Runners of long lanes may outlive it: import 10800 s."
+    assert {each["lane"]: each["long"] for each in facts["lanes"]} == {"default": False, "import": True}
+
+
 def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
     """Beside a running cycle the plan takes off its runners."""
     embedded.enqueue("latch")
@@ -55,6 +67,7 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
                 "wanted": 2,
                 "planned": 1,
                 "cuts": ["1 already running"],
+                "long": False,
             }
         ],
     }

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import psutil
 import pytest
 from sqlalchemy import select
 
@@ -94,6 +95,91 @@ def test_the_jobs_of_a_long_runner_that_is_killed_are_rescued(installation: Inst
     job = get_row(installation.database, job_id)
     assert (job.status, job.attempts, job.crashes) == ("pending", 0, 1)
     assert "Rescued 1 jobs" in installation.log
+
+
+def test_a_long_runner_ends_with_its_keeper(embedded: Installation) -> None:
+    """Without one it would lose its lease and not know: the kernel ends it, and the next cycle rescues its job."""
+    job_id = leave_running(embedded, "leave_child", "10m")
+    embedded.wait_for_latch()
+
+    os.kill(psutil.Process(embedded.runner_pids()[0]).ppid(), signal.SIGKILL)
+    wait_until(lambda: not embedded.runner_pids() or not psutil.pid_exists(embedded.runner_pids()[0]), "it has ended")
+    embedded.dispatch(**{**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "BACKOFF_BASE": "60"})
+
+    assert get_row(embedded.database, job_id).crashes == 1
+    wait_until(lambda: not embedded.processes(), "what its handler had started is ended by that cycle")
+
+
+def test_a_long_runner_that_grows_too_large_is_killed_by_its_keeper(installation: Installation) -> None:
+    """No dispatcher is there any more; the next one knows why, and the job has crashed with that reason."""
+    job_id = leave_running(installation, "glutton_later", "10m", WORKER_MEMORY="400M")
+    installation.release_latch()
+
+    wait_until(lambda: not installation.processes(), "the runner is killed, and its keeper has ended")
+    installation.dispatch(**{**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "BACKOFF_BASE": "60"})
+
+    job = get_row(installation.database, job_id)
+    assert (job.status, job.crashes) == ("pending", 1)
+    assert "its memory grew above WORKER_MEMORY" in job.last_error
+    assert "above WORKER_MEMORY 400 MB: killing it" in installation.log
+
+
+def test_a_long_runner_that_grows_too_large_beside_its_dispatcher_is_told_once(embedded: Installation) -> None:
+    """Whose keeper kills it; the dispatcher sees that, and judges by the same words."""
+    job_id = embedded.enqueue("glutton", lane="import")[0]
+    settings = {**WINDOW, "DISPATCH_TIMEOUT": "50", "WORKER_TIMEOUT": "40", "BACKOFF_BASE": "60"}
+
+    embedded.dispatch(**settings, LANES__IMPORT__WORKER_TIMEOUT="10m", WORKER_MEMORY="400M")
+
+    assert get_row(embedded.database, job_id).crashes == 1
+    assert "its memory grew above WORKER_MEMORY" in get_row(embedded.database, job_id).last_error
+    assert embedded.log.count("killing it") == 1
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["ended", "killed"])
+@pytest.mark.parametrize("type_name", ["leave_child", "leave_daemon"])
+def test_nothing_that_a_long_handler_starts_outlives_its_runner(
+    embedded: Installation, type_name: str, killed: bool
+) -> None:
+    """In its group or in a session of its own, whether the runner ends or is killed: the keeper ends them."""
+    leave_running(embedded, type_name, "10m")
+    embedded.wait_for_latch()
+    child = int((embedded.home / "child").read_text())
+    assert psutil.pid_exists(child)
+
+    if killed:
+        os.kill(embedded.runner_pids()[0], signal.SIGKILL)
+    else:
+        embedded.release_latch()
+
+    wait_until(lambda: not embedded.processes(), "the runner, its keeper and what they left are gone")
+    assert not psutil.pid_exists(child)
+
+
+def test_what_a_long_handler_prints_reaches_a_log_that_is_no_file(embedded: Installation) -> None:
+    """LOG_TO=stdout, and the dispatcher that had it is gone: the keeper writes there."""
+    embedded.enqueue("print_later", lane="import")
+    settings = {**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "LOG_TO": "stdout"}
+
+    dispatcher = embedded.start("dispatcher", **settings)
+    dispatcher.wait(timeout=30)
+    embedded.release_latch()
+    said, _ = dispatcher.communicate(timeout=30)
+
+    assert "Left running: 1" in said
+    assert "printed: long after the dispatcher" in said
+
+
+def test_what_a_long_handler_prints_is_bounded_and_read_to_its_end(embedded: Installation) -> None:
+    """Nobody waits for a full pipe; what was dropped is counted."""
+    leave_running(embedded, "chatter_later", "10m")
+    embedded.release_latch()
+
+    wait_until(lambda: not embedded.processes(), "the runner and its keeper have ended")
+
+    assert embedded.statuses() == {"done": 1}
+    assert "bytes more, which were dropped" in embedded.log
+    assert len(embedded.log) < 1 << 20
 
 
 def test_a_long_runner_that_cannot_end_itself_is_ended_by_the_next_dispatcher(embedded: Installation) -> None:

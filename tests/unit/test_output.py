@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatcher.output import KEPT_BYTES, Output
+from mayfly.output import KEPT_BYTES, Output
 
 
 class Pipe:

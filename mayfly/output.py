@@ -17,6 +17,10 @@ class Output:
         self._room = KEPT_BYTES
         self._partial = b""
 
+    def refill(self) -> None:
+        """From here on as much is kept again."""
+        self._room = KEPT_BYTES
+
     def lines(self) -> tuple[list[str], bool]:
         """Whole lines that have come in, and whether more may follow."""
         kept = bytearray(self._partial)
