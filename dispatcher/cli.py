@@ -27,6 +27,7 @@ from mayfly.schema import JOBS
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
 from mayfly.statedir import lock_path, open_state_dir, state_dir
+from mayfly.usual import Usual
 from mayfly.version import require_version
 
 
@@ -107,23 +108,27 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        counted, plan, due = Counted(), Plan(()), Preview()
+        counted, plan, due, usual = Counted(), Plan(()), Preview(), Usual()
     else:
         with closing(open_world(settings, silent_log(), lanes, started)) as world:
             due = due_schedules(world)
             counted, plan = look(world, due.coming)
+            usual = world.usual if plan.runners else Usual()
     for problem in due.problems:
         click.echo(problem, err=True)
     if as_json:
-        facts = {**plan_facts(settings, counted, plan, due.names), "linger_seconds": settings.longest_linger}
+        facts = {**plan_facts(settings, counted, plan, due.names, usual), "linger_seconds": settings.longest_linger}
         click.echo(json.dumps(facts, indent=2))
     else:
-        lines = [plan_table(counted, plan, due.names), *linger_lines(settings), *long_lines(settings)]
+        told = [*usual_lines(plan, usual), *linger_lines(settings), *long_lines(settings)]
+        lines = [plan_table(counted, plan, due.names), *told]
         click.echo("\n".join(lines))
     return exits.SUCCESS
 
 
-def plan_facts(settings: Settings, counted: Counted, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
+def plan_facts(
+    settings: Settings, counted: Counted, plan: Plan, schedules: Sequence[str], usual: Usual
+) -> dict[str, Any]:
     lanes = [
         {
             "lane": each.count.lane.name,
@@ -134,6 +139,7 @@ def plan_facts(settings: Settings, counted: Counted, plan: Plan, schedules: Sequ
             "planned": each.planned,
             "cuts": list(each.cuts),
             "long": settings.lane(each.count.lane.name).is_long,
+            "usual_seconds": dict(usual.of(each.count.lane.name)),
         }
         for each in plan.lanes
     ]
@@ -151,6 +157,13 @@ def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
     return "\n".join([*lines, "", *fired, last])
+
+
+def usual_lines(plan: Plan, usual: Usual) -> list[str]:
+    """The types that a runner may defer."""
+    lanes = [each.count.lane.name for each in plan.lanes if each.planned]
+    long = [f"{name} {seconds:g} s" for lane in lanes for name, seconds in usual.of(lane).items()]
+    return [f"Not started with less than their usual time left: {', '.join(long)}."] if long else []
 
 
 def linger_lines(settings: Settings) -> list[str]:

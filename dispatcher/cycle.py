@@ -1,14 +1,16 @@
 """One cycle, readable as the story it is: verify, rescue, schedule, plan, spawn, supervise, linger, prune, sum up."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dispatcher.aftermath import Aftermath, tell_ending
 from dispatcher.endings import ending_of, would_end_again
+from dispatcher.foresight import informed
 from dispatcher.handover import hand_over
 from dispatcher.linger import Linger
 from dispatcher.lock import HostLock
-from dispatcher.planning import Planned, plan_first, plan_more, tell_plan
+from dispatcher.planning import Planned, has_whole_window, plan_first, plan_more, tell_plan
 from dispatcher.schedules import Scheduled, fire_schedules
 from dispatcher.spawn import EndedChild, Spawner
 from dispatcher.start import start_refused, start_runners
@@ -37,15 +39,23 @@ class Progress:
     ends: list[RunnerEnd] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
-    aside: dict[str, int] = field(default_factory=dict)  # jobs of a lane that wait for a whole window: the next one
+    sliced: dict[str, int] = field(default_factory=dict)  # jobs of a lane that go on in the next cycle
+    deferred: dict[str, int] = field(default_factory=dict)  # and those that wait for a runner with more time
 
     def note(self, ended: EndedChild) -> None:
         ending = ending_of(ended.exit)
         lane = ended.assignment.lane
         self.ends.append(RunnerEnd(lane, ending, ended.lived_ms))
-        self.aside[lane] = max(self.aside.get(lane, 0), ended.exit.seen.aside)
+        seen = ended.exit.seen
+        self.sliced[lane] = max(self.sliced.get(lane, 0), seen.sliced)
+        self.deferred[lane] = max(self.deferred.get(lane, 0), seen.deferred)
         if would_end_again(ended.exit):
             self.broken_lanes.add(lane)
+
+    def aside(self, world: World) -> dict[str, int]:
+        """Jobs for which a runner that is started now is no help."""
+        late = (lane for lane, jobs in self.deferred.items() if jobs and not has_whole_window(world, lane))
+        return dict(Counter(self.sliced) + Counter({lane: self.deferred[lane] for lane in late}))
 
 
 def run_cycle(world: World, lock: HostLock) -> Summary:
@@ -104,7 +114,7 @@ def rescue_and_plan(world: World) -> tuple[Aftermath, Scheduled, Planned]:
 def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
     if planned.assignments:
         world.log.say(events.spawning(len(planned.assignments)))
-    start_runners(world, spawner, supervisor, planned.assignments)
+    start_runners(world, spawner, supervisor, informed(world, planned.assignments))
     supervisor.extend(world.deadline)
 
 
@@ -130,7 +140,7 @@ def supervise(
             aftermath.of_ended(each)
         if supervisor.may_spawn and not progress.problems and (ended or linger.sees_work()):
             without = frozenset(progress.broken_lanes) if ended else linger.left_alone(progress.broken_lanes)
-            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor), progress.aside)
+            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor), progress.aside(world))
             if more is not None:
                 tell_plan(world, more, only_started=True)
                 spawn(world, spawner, supervisor, more)

@@ -19,6 +19,7 @@ from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
 from mayfly.jobs.pauses import Pause, load_pauses
 from mayfly.jobs.renew import LEASE
 from mayfly.schema import JOBS
+from mayfly.slicing import WHOLE_WINDOW
 
 NOBODY: Mapping[str, int] = MappingProxyType({})
 WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new runner would only be interrupted
@@ -155,6 +156,12 @@ def runner_deadline(world: World) -> float:
     return min(monotonic() + settings.worker_timeout, world.deadline - reserve)
 
 
+def has_whole_window(world: World, lane: str) -> bool:
+    """Whether a runner that were started now would have all the time that one can have."""
+    resolved = world.settings.lane(lane)
+    return resolved.is_long or runner_deadline(world) - monotonic() >= WHOLE_WINDOW * resolved.worker_timeout
+
+
 def _plan(
     world: World,
     number: int,
@@ -186,6 +193,8 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
     numbers = count(1)
     for planned in plan.lanes:
         resolved = world.settings.lane(planned.count.lane.name)
+        # No cycle has more for a job than its first plan, however late that is.
+        is_whole = number == cycle_id or has_whole_window(world, planned.count.lane.name)
         for _ in range(planned.planned):
             window, is_long = resolved.worker_timeout, resolved.is_long
             yield Assignment(
@@ -197,6 +206,7 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
                 lease_until=now + (LEASE if is_long else timedelta(seconds=lease_left)),
                 is_long=is_long,
                 stays_until=_stays_until(world, planned.count.lane.name, deadline),
+                is_whole=is_whole,
             )
 
 

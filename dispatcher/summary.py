@@ -103,7 +103,7 @@ def _figures(summary: Summary, lane: str) -> dict[str, object]:
         "runners": sum(ends.values()),
         **{f"runners_{ending}": number for ending, number in sorted(ends.items())},
         **{name: jobs.get(name, 0) for name in ("done", "failed", "timed_out", "dead", "crashed")},
-        **{name: jobs[name] for name in ("cancelled", "snoozed", "sliced", "released") if jobs[name]},
+        **{name: jobs[name] for name in ("cancelled", "snoozed", "sliced", "deferred", "released") if jobs[name]},
         "duration_p95_ms": _percentile(counts.values(), "durations"),
         "wait_p95_ms": _percentile(counts.values(), "waits"),
     }

@@ -2,14 +2,17 @@
 
 import random
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process
+from mayfly.jobs.totals import read_usual
 from mayfly.logs import Log
 from mayfly.settings import Settings
+from mayfly.usual import Usual
 from mayfly.verdict import Chances
 
 BRIDGES_FROM = 50.0  # seconds of LINGER: who stays that long stays until the next dispatcher has come
@@ -36,6 +39,12 @@ class World:
 
     def lingers_until(self, linger_seconds: float) -> float:
         return self.started + (BRIDGE_UNTIL if linger_seconds >= BRIDGES_FROM else linger_seconds)
+
+    @cached_property
+    def usual(self) -> Usual:
+        """How long jobs usually take. Read once a cycle, and not before anybody is started."""
+        now = self.database.clock.now()
+        return self.database.read(lambda connection: read_usual(connection, now))
 
     def close(self) -> None:
         """No session is left to the server to find out about: the process ends without taking itself down."""

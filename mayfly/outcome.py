@@ -62,6 +62,7 @@ class Kind(StrEnum):
     CANCELLED = "cancelled"
     SNOOZED = "snoozed"
     RELEASED = "released"  # never started, or interrupted through no fault of its own
+    DEFERRED = "deferred"  # never started: its type usually takes longer than was left of the window
     SLICED = "sliced"  # ended at a checkpoint; the next cycle goes on from there
     CRASHED = "crashed"  # its process died over it; will be tried again, alone
 
@@ -85,3 +86,4 @@ class Outcome:
 
 DONE = Outcome(Kind.DONE)
 RELEASED = Outcome(Kind.RELEASED, keeps_attempt=True)
+DEFERRED = Outcome(Kind.DEFERRED, keeps_attempt=True)

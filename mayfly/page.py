@@ -9,8 +9,8 @@ from pathlib import Path
 from mayfly.errors import StateDirUnsafe
 
 SIZE = 6 * 4096
-# magic, put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory
-_HEADER = struct.Struct("=4sidQQQQQ")
+# magic, slices put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory, jobs deferred
+_HEADER = struct.Struct("=4sidQQQQQQ")
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
@@ -37,7 +37,8 @@ class Seen:
     done: int = 0
     failed: int = 0
     busy_ms: float = 0.0
-    aside: int = 0  # jobs for which there was no time left in this cycle
+    sliced: int = 0  # jobs that go on in the next cycle
+    deferred: int = 0  # jobs that wait for a runner with more time
     too_large: int = 0  # bytes for which its keeper has killed it
 
     def running_job(self, job_id: int) -> RunningJob | None:
@@ -110,8 +111,9 @@ class Page:
         for slot, _started in self._slots.values():
             self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = NOBODY
 
-    def note_aside(self, jobs: int) -> None:
-        self._halves[1] = jobs
+    def note_aside(self, sliced: int, deferred: int) -> None:
+        self._halves[1] = sliced
+        self._integers[7] = deferred
 
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
@@ -144,7 +146,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, aside, hard_deadline, done, failed, busy, used, too_large = _HEADER.unpack_from(content)
+    _magic, sliced, hard_deadline, done, failed, busy, used, too_large, deferred = _HEADER.unpack_from(content)
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
-    return Seen(running, hard_deadline, done, failed, busy / 1000, aside, too_large)
+    return Seen(running, hard_deadline, done, failed, busy / 1000, sliced, deferred, too_large)

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 
 from mayfly import jsontext
 
-# Upper bounds in milliseconds: three steps a decade, from 1 ms to a day. A bucket's name is its bound.
-BOUNDS: tuple[int, ...] = (*(step * 10**power for power in range(8) for step in (1, 2, 5)), 10**8)
+# Upper bounds in milliseconds: three steps a decade, from 1 ms to a day. A bucket's name is its bound. Smaller steps
+# between one second and a minute and a half: by these a runner tells whether a job fits into its window.
+_SECONDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75)
+BOUNDS: tuple[int, ...] = (
+    *(step * 10**power for power in range(3) for step in (1, 2, 5)),
+    *(1000 * seconds for seconds in _SECONDS),
+    *(step * 10**power for power in range(5, 8) for step in (1, 2, 5)),
+    10**8,
+)
 
 
 @dataclass(frozen=True)

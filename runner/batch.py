@@ -11,12 +11,13 @@ from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import Log
-from mayfly.outcome import DONE, RELEASED, Kind
+from mayfly.outcome import DEFERRED, DONE, RELEASED, Kind
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, Ran
 from runner.outbox import Outbox
 
 if TYPE_CHECKING:
+    from runner.foresight import Foresight
     from runner.gate import Gate
 
 WORTH_A_LINE = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD, Kind.CANCELLED)
@@ -52,6 +53,7 @@ class BatchRunner:
     log: Log
     aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
     gate: "Gate | None" = None  # where handlers declare limits
+    foresight: "Foresight | None" = None  # where jobs usually take long
 
     def run(self, batch: Sequence[Job]) -> Report:
         """The last outcomes are left in the outbox: they are written before the next claim."""
@@ -67,8 +69,24 @@ class BatchRunner:
         return report
 
     def admitted(self, batch: Sequence[Job], report: Report) -> Iterator[Job]:
-        """Those that may run. Who must wait for a limit is concluded here."""
-        return iter(batch) if self.gate is None else self.gate.in_turn(batch, partial(self.conclude, report=report))
+        """Those that may run. Who must wait, for more time or a limit, is seen to here."""
+        fitting = self.fitting(batch, report)
+        return fitting if self.gate is None else self.gate.in_turn(fitting, partial(self.conclude, report=report))
+
+    def fitting(self, jobs: Sequence[Job], report: Report) -> Iterator[Job]:
+        """Those that there is time for."""
+        if self.foresight is None:
+            return iter(jobs)
+        return self.foresight.fitting(jobs, partial(self.defer, report=report))
+
+    def defer(self, job: Job, report: Report) -> None:
+        """Like a slice it stays ours to the end: it would be taken again at once, by somebody without the time."""
+        self.aside.append(Settlement(job, DEFERRED))
+        report.outcomes[DEFERRED.kind] += 1
+
+    @property
+    def claims_no_more(self) -> bool:
+        return self.foresight is not None and self.foresight.has_enough
 
     def tell_completed(self, report: Report) -> None:
         self.log.say(events.batch_completed(report.outcomes))
@@ -112,8 +130,9 @@ class BatchRunner:
             self.outbox.add(settlement, at_once)
 
     def give_back_aside(self) -> None:
-        """At the end of this runner's life. The page tells the dispatcher that another one is no help now."""
-        self.invoker.page.note_aside(len(self.aside))
+        """At the end of this runner's life. The page tells the dispatcher that another one may be no help now."""
+        sliced = sum(each.outcome.kind is Kind.SLICED for each in self.aside)
+        self.invoker.page.note_aside(sliced, self.foresight.deferred if self.foresight is not None else 0)
         while self.aside:
             self.outbox.add(self.aside.pop())
 

@@ -91,7 +91,8 @@ class Claims:
         self._outbox.flush()
         self._database.connect()
         told = self._assignment
-        claimant = Claimant(told.worker_id, told.lane, self._lease_until(), fresh=self._fresh)
+        first = told.begins_with if self._fresh else None
+        claimant = Claimant(told.worker_id, told.lane, self._lease_until(), self._fresh, first)
         with self._turns.turn() if self._turns and size >= WORTH_A_TURN else nullcontext():
             now = self._database.clock.now()
             taken = self._database.run(lambda connection: self._claim_on(connection, claimant, size, now))

@@ -16,6 +16,7 @@ from mayfly.errors import MayflyError
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, Ended, add_planned, close_runner
+from mayfly.jobs.totals import read_usual
 from mayfly.logs import Log, open_log
 from mayfly.page import Page
 from mayfly.prctl import die_with_parent
@@ -99,6 +100,7 @@ def close_own_row(database: Database, worker_id: str, page: Page, code: int) -> 
 
 def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
     place, process, now = this_place(settings.host_name), this_process(), database.clock.now()
+    usual = database.read(lambda connection: read_usual(connection, now)).of(lane)
     with planning(database, settings.host_name) as number:
         assignment = Assignment(
             worker_id=f"worker-{number}-1",
@@ -107,6 +109,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
             deadline=monotonic() + settings.worker_timeout,
             window_seconds=settings.worker_timeout,
             lease_until=now + timedelta(seconds=settings.worker_timeout + LEASE_GRACE_SECONDS),
+            usual=usual,
         )
 
         def write(connection: Connection) -> None:

@@ -48,7 +48,7 @@ class Gate:
 
     # --- one after the other ------------------------------------------------------------------------------
 
-    def in_turn(self, batch: Sequence[Job], conclude: Conclude) -> Iterator[Job]:
+    def in_turn(self, batch: Iterable[Job], conclude: Conclude) -> Iterator[Job]:
         """Those that may run, each when its turn comes; the others are concluded. After the guard: all the rest.
 
         They are asked for in groups of about half a second of work: what is taken is what is about to be used.

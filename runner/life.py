@@ -34,6 +34,7 @@ from runner.turns import Turns
 
 if TYPE_CHECKING:
     from mayfly.limits.takings import Takings
+    from runner.foresight import Foresight
     from runner.gate import Gate
     from runner.hooks import RunnerHooks
 
@@ -90,7 +91,8 @@ def _work(
         announce=_announce(settings, database),
         paused_types=pausing.types,
     )
-    batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings))
+    foresight = _foresight(assignment, registry, guard, log)
+    batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings), foresight=foresight)
     try:
         stay = Stay(claims, guard, assignment.stays_until, settings.poll_interval) if assignment.stays_until else None
         takes_until = monotonic() + settings.worker_timeout if assignment.is_long else inf
@@ -137,6 +139,14 @@ def _gate(invoker: Invoker, takings: "Takings | None") -> "Gate | None":
     return Gate(invoker, takings)
 
 
+def _foresight(assignment: Assignment, registry: Registry, guard: Guard, log: Log) -> "Foresight | None":
+    if not assignment.usual:
+        return None
+    from runner.foresight import Foresight  # as above
+
+    return Foresight(assignment, registry, guard, log)
+
+
 def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int) -> Work:
     """One job after the other, unless there are handlers whose jobs run side by side."""
     if not batches.invoker.registry.concurrent:
@@ -179,6 +189,8 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
             return exits.ERROR
         if monotonic() >= takes_until:
             return exits.SUCCESS  # a long lane's next job has a whole window in a fresh runner
+        if batches.claims_no_more:
+            return exits.SUCCESS  # what is left is for runners with more time
         if batch[0].crashes:
             return exits.SUCCESS  # it had a runner of its own; the rest is for a fresh one
     if guard.stopped_by is not None:

@@ -7,8 +7,11 @@ from typing import Any
 
 from sqlalchemy import Row, insert, select
 
+from mayfly.clock import milliseconds
 from mayfly.engine import Database
 from mayfly.job import Job
+from mayfly.jobs.totals import ADDED_UP, write_totals
+from mayfly.tally import Count, bucket
 from tests.looking import run
 from tests.tables import jobs
 
@@ -43,6 +46,16 @@ def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]
 
 def insert_row(database: Database, **columns: Any) -> int:
     return insert_rows(database, 1, **columns)[0]
+
+
+def insert_runs(
+    database: Database, type_name: str, seconds: float, number: int = 20, *, outcome: str = "done",
+    lane: str = "default", age: timedelta = timedelta(hours=1),
+) -> None:  # fmt: skip
+    """The totals of an earlier cycle: so many runs that took so long."""
+    cycle_id = milliseconds(database.clock.now() - age)
+    counted = {(lane, type_name, outcome): Count(number, {bucket(round(1000 * seconds)): number})}
+    database.run(lambda connection: write_totals(connection, cycle_id, ADDED_UP, counted))
 
 
 def get_row(database: Database, job_id: int | None) -> Row[Any]:

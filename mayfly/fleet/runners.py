@@ -1,7 +1,7 @@
 """The rows of runners: written when planned, taken over by the process itself, closed by whoever saw it end."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
 from mayfly import jsontext
@@ -26,6 +26,9 @@ class Assignment:
     lease_until: datetime
     is_long: bool = False  # it may outlive its dispatcher, and a keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits a while for more when its lane is empty
+    is_whole: bool = True  # its window is as long as any that it could have
+    usual: Mapping[str, float] = field(default_factory=dict)  # types that take long, and how many seconds
+    begins_with: int | None = None  # a job that waits for a whole window
 
     def as_text(self) -> str:
         """For a runner in an interpreter of its own; it holds no secret, argv is public."""

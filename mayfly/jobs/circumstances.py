@@ -12,6 +12,7 @@ from mayfly.fleet.planning import host_of
 from mayfly.fleet.runners import live_by_lane
 from mayfly.fleet.statements import LOOK
 from mayfly.jobs.pauses import load_pauses
+from mayfly.jobs.totals import read_usual
 from mayfly.jobs.why import Circumstances, Lane, Row
 from mayfly.registry import Registry
 from mayfly.schema import CANCELLED, DEAD, DONE, PENDING, PRIORITIES, PROCESSING, JobTable
@@ -40,6 +41,7 @@ def look_into(
         host=host,
         last_cycle_at=last_cycle and utc_from_driver(last_cycle),
         planner=host_of(holder) if holder and utc_from_driver(lease_until) > now else None,
+        usual_seconds=read_usual(connection, now).of(row.lane).get(row.type) if row.status == PENDING else None,
         has_handler=has_handler,
         nearest_type=None if has_handler else registry.nearest(row.type),
         broken_modules=registry.failures,

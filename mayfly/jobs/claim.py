@@ -13,7 +13,7 @@ from mayfly.job import Job, Special
 from mayfly.jobs.looks import next_due
 from mayfly.schema import PRIORITIES, JobTable
 
-Found = Sequence[Any]  # a row, in the order of `due_statement`
+Found = Sequence[Any]  # a row, in the order of `_columns`
 SPECIAL = 2
 
 
@@ -25,6 +25,7 @@ class Claimant:
     lane: str
     lease_until: datetime
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that killed another
+    begins_with: int | None = None  # a job that waits for a whole window, and comes before all others
 
 
 class Claimed(NamedTuple):
@@ -40,14 +41,8 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
 
     As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
     """
-    due = due_statement(connection.dialect, jobs)
-    found: list[Found] = []
-    for priority in PRIORITIES:
-        wanted = {"lane": claimant.lane, "priority": priority, "now": now, "size": size - len(found)}
-        found += connection.execute(due, wanted).all()
-        if len(found) == size:
-            break
-    taken = together(found, claimant.fresh)
+    found = _first(connection, jobs, claimant, now) if claimant.begins_with is not None else ()
+    taken = together(found or _due(connection, jobs, claimant.lane, size, now), claimant.fresh)
     if not taken:
         return Claimed((), needs_fresh=bool(found))
     special = [row[0] for row in taken if row[1] >= SPECIAL]
@@ -55,6 +50,23 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
     values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
     connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
     return Claimed(taken, specials)
+
+
+def _due(connection: Connection, jobs: JobTable, lane: str, size: int, now: datetime) -> list[Found]:
+    due = due_statement(connection.dialect, jobs)
+    found: list[Found] = []
+    for priority in PRIORITIES:
+        wanted = {"lane": lane, "priority": priority, "now": now, "size": size - len(found)}
+        found += connection.execute(due, wanted).all()
+        if len(found) == size:
+            break
+    return found
+
+
+def _first(connection: Connection, jobs: JobTable, claimant: Claimant, now: datetime) -> Sequence[Found]:
+    """Alone: whatever came with it would have to wait for as long as it takes."""
+    wanted = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
+    return connection.execute(first_statement(connection.dialect, jobs), wanted).all()
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
@@ -89,11 +101,21 @@ def _special(
 
 @cache
 def due_statement(dialect: Dialect, jobs: JobTable) -> str:
+    return next_due(_columns(dialect, jobs), jobs) + dialect.claim_lock
+
+
+@cache
+def first_statement(dialect: Dialect, jobs: JobTable) -> str:
+    c = jobs.c
+    still = f"{c.id} = :id AND {c.lane} = :lane AND {c.status} = '{jobs.pending}' AND {c.run_at} <= :now"
+    return f"SELECT {_columns(dialect, jobs)} FROM {jobs.table} WHERE {still}{dialect.claim_lock}"
+
+
+def _columns(dialect: Dialect, jobs: JobTable) -> str:
     c = jobs.c
     figures = dialect.bundled(" ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
     rest = dialect.bundled("|", [*figures, c.run_at, c.type])
-    columns = ", ".join([c.id, marker(jobs), c.payload, c.group_key, *rest])
-    return next_due(columns, jobs) + dialect.claim_lock
+    return ", ".join([c.id, marker(jobs), c.payload, c.group_key, *rest])
 
 
 def marker(jobs: JobTable) -> str:
@@ -140,7 +162,7 @@ def together(found: Sequence[Found], fresh: bool) -> Sequence[Found]:
 
 
 def _job(row: Found, lane: str) -> Job:
-    """By position, in the order of `due_statement`: to look columns up by name costs more than the rest of this."""
+    """By position, in the order of `_columns`: to look columns up by name costs more than the rest of this."""
     job_id, marked, payload, group_key, *rest = row
     attempts, max_attempts, claims, crashes, interruptions, run_at, type_name = rest if rest[1:] else _parted(*rest)
     return Job(

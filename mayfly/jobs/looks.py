@@ -1,10 +1,14 @@
 """Looks at the table of jobs that take nothing: cheap enough for every minute and for every claim."""
 
+from collections.abc import Collection
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from mayfly.connection import Connection
 from mayfly.schema import PRIORITIES, JobTable
+
+COME_BACK_AMONG = 1000  # jobs of a lane and priority
 
 
 def next_due(
@@ -33,6 +37,25 @@ def has_due_statement(jobs: JobTable) -> str:
     looks = (next_due(jobs.c.id, jobs, priority=str(each), size="1") for each in PRIORITIES)
     parts = (f"SELECT 1 FROM ({look}) AS due_{number}" for number, look in enumerate(looks))
     return " UNION ALL ".join(parts) + " LIMIT 1"
+
+
+def first_come_back(
+    connection: Connection, jobs: JobTable, lane: str, types: Collection[str], now: datetime
+) -> int | None:
+    """Of the next due jobs of a lane, the oldest of these types that a runner has given back unspent."""
+    found: list[tuple[Any, int]] = []
+    for priority in PRIORITIES:
+        asked = {"lane": lane, "priority": priority, "now": now, "size": COME_BACK_AMONG}
+        came_back = connection.execute(come_back_statement(jobs), asked).all()
+        found += ((run_at, job_id) for job_id, type_name, run_at in came_back if type_name in types)
+    return min(found)[1] if found else None
+
+
+@cache
+def come_back_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    due = next_due(", ".join((c.id, c.type, c.run_at, c.claims, c.attempts)), jobs)
+    return f"SELECT {c.id}, {c.type}, {c.run_at} FROM ({due}) AS due WHERE {c.claims} > {c.attempts}"
 
 
 def find_lanes(connection: Connection, jobs: JobTable) -> list[str]:

@@ -4,17 +4,26 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Kind
 from mayfly.tally import Count, Key, Sample, Tally, add, bucket, count_samples, histogram_text, parse_histogram
+from mayfly.usual import Usual, usual_of
 
 MILLISECOND = timedelta(milliseconds=1)
 KEY = ("cycle_id", "lane", "type", "outcome", "worker_id")
 FIGURES = ("jobs", "durations", "waits")
 ADDED_UP = ""  # the writer's name on totals that stand for the whole cycle
 
+RECENT = timedelta(days=1)
+MOST_RECENT = 2000  # rows: what a cycle may spend on the past, however many types and hosts there are
+
+RECENT_TOTALS = (
+    "SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since"
+    f" ORDER BY cycle_id DESC LIMIT {MOST_RECENT}"
+)
 OF_CYCLE = "SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
 
 
@@ -59,6 +68,11 @@ def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
     connection.execute("DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id", {"cycle_id": cycle_id})
     write_totals(connection, cycle_id, ADDED_UP, tally)
     return tally
+
+
+def read_usual(connection: Connection, now: datetime) -> Usual:
+    """How long jobs take, by what the last cycles counted."""
+    return usual_of(connection.execute(RECENT_TOTALS, {"since": milliseconds(now - RECENT)}).all())
 
 
 def _key_columns(key: Key) -> dict[str, str]:

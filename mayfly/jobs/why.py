@@ -41,6 +41,7 @@ class Row(NamedTuple):
     last_error: str | None = None
     progress: str | None = None  # JSON
     slices: int = 0
+    claims: int = 0
 
     @property
     def error(self) -> str:
@@ -71,6 +72,7 @@ class Circumstances:
     host: str | None = None  # of its runner
     last_cycle_at: datetime | None = None
     planner: str | None = None  # the host whose cycle plans just now
+    usual_seconds: float | None = None  # that jobs of its type take, where that is long
     has_handler: bool = True
     nearest_type: str | None = None
     broken_modules: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +88,7 @@ def explain(known: Circumstances) -> list[Reason]:
     held = [*_ending(known), *_held_up(known)]
     if known.row.run_at > known.now:
         return [*held, _not_due(known), *_expiry(known), *_progress(known)]
-    waiting = [*held, *_trouble(known), *_crowded(known)]
+    waiting = [*held, *_trouble(known), *_deferred(known), *_crowded(known)]
     return [*(waiting or [_next(known)]), *_expiry(known), *_progress(known)]
 
 
@@ -167,6 +169,14 @@ def _trouble(known: Circumstances) -> Iterator[Reason]:
     if row.crashes or row.suspect:
         times = f"it took its runner along {row.crashes} times" if row.crashes else "its runner died, perhaps over it"
         yield Reason("suspect", f"It waits for a runner of its own: {times}.")
+
+
+def _deferred(known: Circumstances) -> Iterator[Reason]:
+    """Whoever took it had less time than it needs, as far as anybody can tell from the row."""
+    row, usual = known.row, known.usual_seconds
+    if usual is not None and row.claims > row.attempts and not row.slices:
+        because = f"its type usually takes up to {usual:g} s, and nobody had as much left of a window"
+        yield Reason("deferred", f"It was given back: {because}. A fresh runner will have.")
 
 
 def _crowded(known: Circumstances) -> Iterator[Reason]:

@@ -12,14 +12,16 @@ from functools import cache
 import pytest
 from sqlalchemy import bindparam, text
 
+from mayfly.clock import milliseconds
 from mayfly.dialect import Values
 from mayfly.engine import Database
 from mayfly.jobs.childless import youngest_statement
 from mayfly.jobs.circumstances import before_statement
-from mayfly.jobs.claim import due_statement
+from mayfly.jobs.claim import due_statement, first_statement
 from mayfly.jobs.count import count_statement
-from mayfly.jobs.looks import find_lanes, next_lane_statement, processing_statement
+from mayfly.jobs.looks import come_back_statement, find_lanes, next_lane_statement, processing_statement
 from mayfly.jobs.prune import finished_jobs
+from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
 from mayfly.jobs.unique import holder_statement, over_statement
 from mayfly.jobs.which import Search, Which, searches
 from mayfly.migrations import migrate
@@ -175,6 +177,30 @@ def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Datab
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
 
+def test_jobs_that_came_back_are_looked_for_along_the_claim_index(crowded: Database) -> None:
+    """No further than is asked for."""
+    look = explained(crowded, come_back_statement(JOBS), next_ten(crowded.clock.now()))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
+
+
+def test_a_job_to_begin_with_is_found_by_its_id(crowded: Database) -> None:
+    """One row at most: MariaDB looks it up before there is a plan to tell of."""
+    wanted = {"id": 7, "lane": "default", "now": crowded.clock.now() + timedelta(days=1)}
+
+    look = explained(crowded, first_statement(crowded.dialect, JOBS), wanted)
+
+    assert (look.scans, look.sorts) == ((), False)
+    assert (look.rows or 0) <= 1
+
+
+def test_recent_totals_are_read_backwards_along_their_key(crowded: Database) -> None:
+    """The last rows of many more, in order."""
+    look = explained(crowded, RECENT_TOTALS, {"since": milliseconds(crowded.clock.now() - timedelta(days=1))})
+
+    assert (len(look.indexes), look.scans, look.sorts, look.rows) == (1, (), False, told(crowded, MOST_RECENT))
+
+
 def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> None:
     """A thousand of 200,000 that are delayed."""
     after = crowded.clock.now() + timedelta(minutes=1)
@@ -209,9 +235,24 @@ def fill_all(database: Database, engine_name: str) -> None:
     fill(database, engine_name, DUE, "pending", now - timedelta(hours=1))
     fill(database, engine_name, DUE, "processing", now - timedelta(hours=1))
     fill(database, engine_name, 1, "pending", now - timedelta(hours=1), lane="mail")
+    fill_totals(database, engine_name, 20 * MOST_RECENT)
     some = f"status = 'processing' OR id BETWEEN {CROWD + 1} AND {CROWD + 10_000}"
     group = text(f"UPDATE mayfly_jobs SET group_key = 'campaign' WHERE {some}")
     run(database, lambda connection: connection.execute(group))
+
+
+def fill_totals(database: Database, engine_name: str, count: int) -> None:
+    """Half of them of the last day. They come a few a minute, and no database has to guess how many there are."""
+    latest = milliseconds(database.clock.now())
+    apart = 2 * 86_400_000 // count
+    statement = text(
+        "INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits)"
+        f" SELECT {latest} - n * {apart}, 'default', 'noop', 'done', '', 1, '{{}}', '{{}}'"
+        f" FROM {SEQUENCES[engine_name].format(count)}"
+    )
+    run(database, lambda connection: connection.execute(statement))
+    analyse = "ANALYZE TABLE mayfly_totals" if engine_name == "mariadb" else "ANALYZE mayfly_totals"
+    database.run(lambda connection: connection.execute(analyse))
 
 
 def fill(

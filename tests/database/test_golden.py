@@ -26,14 +26,14 @@ from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.later import Later
-from mayfly.jobs.looks import has_due, wish_to_cancel
+from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
 from mayfly.jobs.operate import cancel, count_found
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import add_up_totals
+from mayfly.jobs.totals import add_up_totals, read_usual
 from mayfly.jobs.which import LONG_AGO, Which
 from mayfly.limits.holdings import Holdings
 from mayfly.limits.limit import Limit, Need
@@ -85,6 +85,12 @@ def chapters(database: Database) -> Iterator[str]:
     yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))
     insert_rows(database, 2)
     yield chapter("claim", lambda: claim_jobs(database, 2))
+    [first] = insert_rows(database, 1)
+    yield chapter("begin with a job", lambda: claim_jobs(database, 2, begins_with=first))
+    yield chapter(
+        "find the first that came back",
+        lambda: database.read(lambda c: first_come_back(c, JOBS, "default", ["noop"], now)),
+    )
     yield chapter("look for more", lambda: database.read(lambda c: has_due(c, JOBS, "default", now)))
     yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
     yield chapter("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
@@ -154,6 +160,7 @@ def fleet(database: Database) -> Iterator[str]:
     yield chapter("beat", lambda: database.once(lambda c: beat(c, "worker-1", now)))
     yield chapter("end of a runner", end)
     yield chapter("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
+    yield chapter("how long jobs take", lambda: database.read(lambda c: read_usual(c, now)))
     yield chapter("close a cycle", close)
 
 

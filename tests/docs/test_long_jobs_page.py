@@ -1,14 +1,18 @@
 """docs/long-jobs.md says what is true: its example is somebody's project, its line is that of the log."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from mayfly import events
+from mayfly.jobs.totals import RECENT
 from mayfly.logs import render_text
 from mayfly.slicing import SLICES_ALLOWED
 from mayfly.trail import CHECKPOINT_LIMIT
+from mayfly.usual import ENOUGH_RUNS, LONG_SECONDS, USUAL, fits
+from runner.foresight import MOST_DEFERRED
 from tests.factories import NOON
 
 pytest_plugins = ["pytester"]
@@ -32,10 +36,27 @@ def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.Monke
     result.assert_outcomes(passed=FILES["tests/test_imports.py"].count("\ndef test_"))
 
 
-def test_the_figures_and_the_line_are_the_codes() -> None:
-    """As an operator greps for them."""
-    said = render_text(events.job_sliced(12, "import_customers", 3, 48.6), "", NOON).partition("[] ")[2]
+def test_the_minute_is_as_the_code_decides_it() -> None:
+    """Each `render` of the table is started or deferred by what is left of its window."""
+    rows = re.findall(r"^\| \d+ \| `render` \d \| (\d+) s \| (started|deferred)", PAGE, flags=re.MULTILINE)
 
-    assert f"```\n{said}\n```" in PAGE
+    assert [kind for _left, kind in rows] == ["started", "started", "deferred", "started"]
+    for left, kind in rows:
+        assert fits(20, float(left), 50, is_whole=True) is (kind == "started")
+
+
+def test_the_figures_and_the_lines_are_the_codes() -> None:
+    """As an operator greps for them."""
+    for event in (
+        events.job_sliced(12, "import_customers", 3, 48.6),
+        events.job_deferred(15, "render", 20.0, 13.21),
+    ):
+        assert f"```\n{render_text(event, '', NOON).partition('[] ')[2]}\n```" in PAGE
+    assert (f"fewer than {ENOUGH_RUNS} runs" in PAGE, f"deferred {MOST_DEFERRED} jobs" in PAGE) == (True, True)
+    assert (f"{round(100 * USUAL)} of 100 runs" in PAGE, timedelta(days=1) == RECENT, round(LONG_SECONDS)) == (
+        True,
+        True,
+        1,
+    )
     assert f"up to {CHECKPOINT_LIMIT >> 10} KiB" in PAGE
     assert f"{SLICES_ALLOWED} slices in a row" in PAGE

@@ -80,6 +80,31 @@ def stand_still(job: Job) -> None:
         time.sleep(0.1)
 
 
+@handler("nap")
+def nap(job: Job) -> None:
+    time.sleep(job.payload["seconds"])
+
+
+@handler("nap_thread", threads=1)
+def nap_thread(job: Job) -> None:
+    nap(job)
+
+
+@handler("nap_async")
+async def nap_async(job: Job) -> None:
+    await asyncio.sleep(job.payload["seconds"])
+
+
+@handler("nap_timed", timeout=1.5)
+def nap_timed(job: Job) -> None:
+    nap(job)
+
+
+@handler("errand")
+def errand(job: Job) -> None:
+    nap(job)
+
+
 @handler("noop")
 def noop(_job: Job) -> None:
     """Nothing."""

@@ -165,9 +165,9 @@ def test_a_page_is_never_made_through_a_link(path: Path, tmp_path: Path) -> None
 def test_a_page_tells_what_was_put_aside(path: Path) -> None:
     """For the dispatcher, when its runner has ended; nothing else is touched by it."""
     page = Page(path)
-    page.note_aside(3)
+    page.note_aside(3, 2)
 
-    assert page.read() == Seen(aside=3)
+    assert page.read() == Seen(sliced=3, deferred=2)
 
 
 def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:

@@ -40,10 +40,12 @@ def test_a_bucket_is_never_more_than_two_and_a_half_times_too_large(milliseconds
 
 
 def test_the_bounds_reach_from_a_millisecond_to_a_day() -> None:
-    """Ascending, without a gap, in 1-2-5 steps."""
+    """Ascending, without a gap, in 1-2-5 steps; in smaller ones where windows end."""
     assert (BOUNDS[0], BOUNDS[:4]) == (1, (1, 2, 5, 10))
     assert LONGEST >= 24 * 3600 * 1000
     assert all(one < other <= 2.5 * one for one, other in pairwise(BOUNDS))
+    assert all(other <= 4 / 3 * one for one, other in pairwise(BOUNDS) if 3000 <= one <= 60_000)
+    assert {1000, 2000, 5000, 10_000, 20_000, 50_000} < set(BOUNDS)
 
 
 def test_samples_are_counted_by_lane_type_and_outcome() -> None:

@@ -30,6 +30,19 @@ def told(known: Circumstances) -> list[str]:
     return [each.text for each in explain(known)]
 
 
+def test_a_job_that_was_deferred_waits_for_a_window() -> None:
+    """As long as it has been taken and given back; one that goes on in slices fits into any."""
+    sentence = (
+        "It was given back: its type usually takes up to 40 s, and nobody had as much left of a window."
+        " A fresh runner will have."
+    )
+
+    assert told(make_known(usual_seconds=40.0, claims=2, attempts=1)) == [sentence]
+    assert sentence not in told(make_known(usual_seconds=40.0, claims=1, attempts=1))
+    assert sentence not in told(make_known(usual_seconds=40.0, claims=2, attempts=1, slices=1))
+    assert sentence not in told(make_known(claims=2, attempts=1))
+
+
 def test_a_job_that_nothing_holds_up_is_next() -> None:
     """By the coming cycle, or by a runner that is alive."""
     assert told(make_known()) == ["It is next: the coming cycle will take it."]
