@@ -41,8 +41,9 @@ def claim(connection: Connection, jobs: JobTable, claimant: Claimant, size: int,
 
     As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
     """
-    found = _first(connection, jobs, claimant, now) if claimant.begins_with is not None else ()
-    taken = together(found or _due(connection, jobs, claimant.lane, size, now), claimant.fresh)
+    first = _first(connection, jobs, claimant, now) if claimant.begins_with is not None else ()
+    found = first or _due(connection, jobs, claimant.lane, size, now)
+    taken = together(found, claimant.fresh)
     if not taken:
         return Claimed((), needs_fresh=bool(found))
     special = [row[0] for row in taken if row[1] >= SPECIAL]
