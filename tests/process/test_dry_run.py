@@ -68,6 +68,7 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
                 "planned": 1,
                 "cuts": ["1 already running"],
                 "long": False,
+                "usual_seconds": {},
             }
         ],
     }
