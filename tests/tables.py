@@ -44,6 +44,7 @@ jobs = Table(
     Column("unique_scope", String(8)),
     Column("unique_until", UtcDateTime),
     Column("forgiven", Integer),  # crashes that changed checkpoints have cleared
+    Column("trace_context", String(KEY_LENGTH)),  # W3C traceparent of whoever enqueued it
 )
 
 attempts = Table(
@@ -123,6 +124,9 @@ lanes = Table(
     metadata,
     Column("lane", String(NAME_LENGTH), primary_key=True),
     Column("passed_over", Integer),  # cycles in a row with work and without a runner
+    Column("max_workers", Integer),  # as somebody has set it; NULL: as the settings say
+    Column("set_at", UtcDateTime),
+    Column("set_by", String(NAME_LENGTH)),
 )
 
 schedules = Table(
@@ -194,4 +198,54 @@ chains = Table(
     Column("job_id", Id, primary_key=True),
     Column("previous", JsonText),
     Column("rest", JsonText),
+)
+
+audit = Table(
+    "mayfly_audit",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("done_at", UtcDateTime),
+    Column("done_by", String(NAME_LENGTH)),
+    Column("via", String(8)),  # terminal, http, page, python
+    Column("verb", String(32)),
+    Column("subject", LongText),
+    Column("jobs", Integer),
+    Column("reason", LongText),
+)
+
+tokens = Table(
+    "mayfly_tokens",
+    metadata,
+    Column("name", String(NAME_LENGTH), primary_key=True),
+    Column("token_hash", String(64)),
+    Column("scopes", String(KEY_LENGTH)),
+    Column("created_at", UtcDateTime),
+    Column("created_by", String(NAME_LENGTH)),
+    Column("expires_at", UtcDateTime),
+    Column("revoked_at", UtcDateTime),
+    Column("last_used_at", UtcDateTime),
+)
+
+requests = Table(
+    "mayfly_requests",
+    metadata,
+    Column("token_name", String(NAME_LENGTH), primary_key=True),
+    Column("idempotency_key", String(KEY_LENGTH), primary_key=True),
+    Column("body_hash", String(64)),
+    Column("answer", JsonText),
+    Column("created_at", UtcDateTime),
+)
+
+alerts = Table(
+    "mayfly_alerts",
+    metadata,
+    Column("fingerprint", String(64), primary_key=True),
+    Column("kind", String(32)),
+    Column("subject", String(KEY_LENGTH)),
+    Column("detail", LongText),
+    Column("first_at", UtcDateTime),
+    Column("last_at", UtcDateTime),
+    Column("told_at", UtcDateTime),
+    Column("recovered_at", UtcDateTime),
+    Column("times", Integer),
 )
