@@ -14,6 +14,7 @@ from mayfly.settings import Settings
 
 SLICE = 500
 SLICES_PER_CYCLE = 20
+REQUEST_DAYS = 1  # for so long an HTTP client may ask again with the same Idempotency-Key
 NEVER_SEALED = "completed_at IS NULL AND sealed_at IS NULL AND created_at < :before"  # who filled it has died
 STEPS_OF = "DELETE FROM mayfly_chains WHERE job_id"  # of jobs that were ended by other hands
 
@@ -26,6 +27,7 @@ class Keep(NamedTuple):
     dead: float | None = None
     cycles: float | None = 90
     runners: float | None = 7
+    audit: float | None = 365
 
 
 def keep_from(settings: Settings) -> Keep:
@@ -35,6 +37,7 @@ def keep_from(settings: Settings) -> Keep:
         dead=settings.keep_dead_days,
         cycles=settings.keep_cycles_days,
         runners=settings.keep_runners_days,
+        audit=settings.keep_audit_days,
     )
 
 
@@ -105,6 +108,11 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
         yield _aged("mayfly_cycles", "id", "started_at", before)
         # A cycle's number is the millisecond in which it began, so the totals need no index of their own.
         yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
+    if keep.audit is not None:
+        yield _aged("mayfly_audit", "id", "done_at", cutoff(now, keep.audit))
+    # The same key may have been given again since, by this token or another.
+    answered = _aged("mayfly_requests", "idempotency_key", "created_at", cutoff(now, REQUEST_DAYS))
+    yield answered._replace(still=" AND created_at < :before")
 
 
 def finished_jobs(jobs: JobTable, lane: str, status: str, priority: int, before: datetime) -> Search:

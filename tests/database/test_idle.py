@@ -102,6 +102,20 @@ def attempt(age: timedelta) -> Row:
     return tables.attempts, {**failed, "finished_at": NOON - age}
 
 
+def deed(age: timedelta) -> Row:
+    done = {"done_by": "ann", "via": "terminal", "verb": "cancel", "subject": "1"}
+    return tables.audit, {**done, "done_at": NOON - age}
+
+
+def request(age: timedelta) -> Row:
+    return tables.requests, {
+        "token_name": "a",
+        "idempotency_key": "k",
+        "body_hash": "h",
+        "created_at": NOON - age,
+    }
+
+
 def batch(**columns: Any) -> Row:
     """One that is open, and complete for all that is known of its jobs."""
     return tables.batches, {"batch_key": "campaign", "created_at": NOON - DAY, "sealed_at": NOON - DAY, **columns}
@@ -174,7 +188,9 @@ IDLE: dict[str, list[Row]] = {
     "a delayed job": [job()],
     "finished jobs": [finished_job(status, DAY) for status in ("done", "dead", "cancelled")],
     "dead jobs are kept for ever": [finished_job("dead", 1000 * DAY)],
-    "rows that are not old enough": [cycle(89 * DAY), total(89 * DAY), attempt(89 * DAY)],
+    "rows that are not old enough": [
+        cycle(89 * DAY), total(89 * DAY), attempt(89 * DAY), deed(360 * DAY), request(HOUR)
+    ],
     "a job that is not old enough": [finished_job("done", 6 * DAY)],
     "a runner that ended": [runner(finished_at=NOON - HOUR)],
     "a lane that was served": [passed_over(0)],
@@ -198,6 +214,8 @@ DOUBTFUL: dict[str, list[Row]] = {
     "an old runner": [runner(finished_at=NOON - 8 * DAY)],
     "an old cycle": [cycle(92 * DAY)],
     "old totals": [total(92 * DAY)],
+    "an old deed of an operator": [deed(370 * DAY)],
+    "a request of the day before yesterday": [request(2 * DAY)],
     "an old attempt": [attempt(92 * DAY)],
     "a batch that is over": [batch(), finished_job("done", DAY, group_key="campaign")],
     "an old batch": [batch(completed_at=NOON - 8 * DAY)],

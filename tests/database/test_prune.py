@@ -109,6 +109,26 @@ def test_cycles_go_with_their_attempts_and_totals(database: Database) -> None:
     assert (pruned, left) == (4, [1, 1, 2])
 
 
+def test_what_operators_did_goes_after_a_year(database: Database) -> None:
+    """Or when KEEP_AUDIT_DAYS says."""
+    for days in (360, 370):
+        insert_audit(database, database.clock.now() - days * DAY)
+
+    assert [prune(database, JOBS, keep) for keep in (Keep(audit=None), Keep(), Keep(audit=30))] == [0, 1, 1]
+
+
+def test_a_remembered_request_goes_after_a_day(database: Database) -> None:
+    """The same key of another token stays while it is young."""
+    now = database.clock.now()
+    for token, age in (("a", 25 * DAY / 24), ("b", 20 * DAY / 24)):
+        insert_table_row(
+            database, tables.requests, token_name=token, idempotency_key="k", body_hash="h", created_at=now - age
+        )
+
+    assert prune(database, JOBS, Keep()) == 1
+    assert [row.token_name for row in rows_of(database, tables.requests)] == ["b"]
+
+
 def test_what_is_kept_for_ever_stays(database: Database) -> None:
     """None means never, for each kind by itself."""
     insert_old_jobs(database, 1, status="done", days=4000)
@@ -128,6 +148,12 @@ def insert_old_jobs(database: Database, count: int, status: str, days: float, **
     before = {row.id for row in rows_of(database, tables.jobs)}
     run(database, lambda connection: connection.execute(insert(tables.jobs), rows))
     return sorted({row.id for row in rows_of(database, tables.jobs)} - before)
+
+
+def insert_audit(database: Database, at: datetime) -> None:
+    insert_table_row(
+        database, tables.audit, done_at=at, done_by="ann", via="terminal", verb="cancel", subject="1", jobs=1
+    )
 
 
 def insert_cycle(database: Database, at: datetime) -> None:

@@ -312,3 +312,5 @@ SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at L
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
+SELECT id FROM mayfly_audit WHERE done_at < %(before)s ORDER BY done_at LIMIT 500;
+SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER BY created_at LIMIT 500;

@@ -320,3 +320,5 @@ SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMI
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
+SELECT id FROM mayfly_audit WHERE done_at < :before ORDER BY done_at LIMIT 500;
+SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY created_at LIMIT 500;
