@@ -137,6 +137,8 @@ def plan_facts(
             "running": each.count.running,
             "wanted": each.wanted,
             "planned": each.planned,
+            "max_workers": each.count.lane.max_workers,
+            "set_by": each.count.lane.set_by,
             "cuts": list(each.cuts),
             "long": settings.lane(each.count.lane.name).is_long,
             "usual_seconds": dict(usual.of(each.count.lane.name)),
@@ -154,9 +156,10 @@ def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
         rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    by_hand = [f"Lane {lane.name}: {lane.cap}." for lane in (each.count.lane for each in plan.lanes) if lane.set_by]
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
-    return "\n".join([*lines, "", *fired, last])
+    return "\n".join([*lines, "", *by_hand, *fired, last])
 
 
 def usual_lines(plan: Plan, usual: Usual) -> list[str]:

@@ -17,6 +17,12 @@ class Lane:
     pool: str | None = None
     external: bool = False  # outside workers pull it: never dispatched
     paused: str | None = None  # by somebody, and how a cut says it: "paused: the vendor is down"
+    set_by: str | None = None  # who set max_workers at run time, if anybody did
+
+    @property
+    def cap(self) -> str:
+        """As a cut says it."""
+        return f"max_workers {self.max_workers}" + (f" set by {self.set_by}" if self.set_by else "")
 
 
 @dataclass(frozen=True)
@@ -105,7 +111,7 @@ def _ask(count: LaneCount) -> PlannedLane:
         return PlannedLane(count, wanted=0, planned=batches).cut_to(0, lane.paused)
     wanted = min(max(batches, lane.min_workers) + count.busy, lane.max_workers) if batches else 0
     asked = PlannedLane(count, wanted, planned=max(batches, wanted))
-    capped = asked.cut_to(wanted, f"max_workers {lane.max_workers}")
+    capped = asked.cut_to(wanted, lane.cap)
     return capped.cut_to(max(0, wanted - count.running), f"{count.running} already running")
 
 

@@ -12,7 +12,7 @@ from dispatcher.world import World
 from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.connection import Connection
-from mayfly.fleet.cycles import note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.cycles import KnownLane, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
 from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
@@ -32,7 +32,7 @@ class Counted:
     due: tuple[Due, ...] = ()
     running: Mapping[str, int] = field(default_factory=dict)
     running_here: int = 0
-    passed_over: Mapping[str, int] = field(default_factory=dict)
+    lanes: Mapping[str, KnownLane] = field(default_factory=dict)
     paused: Mapping[str, Pause] = field(default_factory=dict)  # lanes
 
     @property
@@ -87,18 +87,18 @@ def look(world: World, coming: Mapping[str, int] = NOBODY) -> tuple[Counted, Pla
 
 
 def count_work(connection: Connection, world: World) -> Counted:
-    settings = world.settings
+    lanes = known_lanes(connection)
 
     def cap_of(lane: str) -> int:
-        resolved = settings.lane(lane)
-        return max(resolved.batch_size * resolved.max_workers, COUNT_AT_LEAST)
+        planned = _lane(world, lane, lanes.get(lane, KnownLane()))
+        return max(planned.batch_size * planned.max_workers, COUNT_AT_LEAST)
 
     now = world.database.clock.now()
     return Counted(
         due=tuple(count_due(connection, JOBS, now, cap_of)),
         running=live_by_lane(connection),
         running_here=live_on_host(connection, world.place.host),
-        passed_over=passed_over_counts(connection),
+        lanes=lanes,
         paused=load_pauses(connection, now).lanes,
     )
 
@@ -121,14 +121,15 @@ def make_plan(
         found = due.get(name, Due(name, 0, capped=False))
         served = world.serves(name) and name not in without
         running = counted.running.get(name, 0)
+        known = counted.lanes.get(name, KnownLane())
         counts.append(
             LaneCount(
-                lane=_lane(world, name, counted.paused.get(name)),
+                lane=_lane(world, name, known, counted.paused.get(name)),
                 pending=max(0, found.pending - aside.get(name, 0)) if served else 0,
                 running=running,
                 busy=_busy(world, name, running, idle),
                 capped=found.capped,
-                passed_over=counted.passed_over.get(name, 0),
+                passed_over=known.passed_over,
             )
         )
     settings = world.settings
@@ -181,7 +182,7 @@ def _plan(
         if number == cycle_id:
             open_cycle(connection, cycle_id, world.place.host, now)
         add_planned(connection, assignments, world.place, world.process, now)
-        note_passed_over(connection, counted.passed_over, waiting)
+        note_passed_over(connection, counted.lanes, waiting)
 
     world.database.run(write)
     return Planned(cycle_id, counted, plan, assignments)
@@ -216,17 +217,19 @@ def _stays_until(world: World, lane: str, deadline: float) -> float:
     return min(world.lingers_until(linger), deadline - world.settings.worker_timeout / 2) if linger else 0.0
 
 
-def _lane(world: World, name: str, pause: Pause | None) -> Lane:
+def _lane(world: World, name: str, known: KnownLane, pause: Pause | None = None) -> Lane:
+    """What somebody set by hand holds on every host, whatever its settings say."""
     resolved = world.settings.lane(name)
     return Lane(
         name,
         resolved.batch_size,
-        resolved.max_workers,
+        known.max_workers or resolved.max_workers,
         resolved.min_workers,
         resolved.rank,
         resolved.pool,
         resolved.external,
         pause.words if pause else None,
+        known.set_by,
     )
 
 

@@ -1,15 +1,16 @@
 """`mayfly.cancel`, as applications and handlers call it."""
 
-from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+from mayfly.actor import PYTHON, this_user
 from mayfly.app import current_app
 from mayfly.engine import Database
 from mayfly.errors import BadField
 from mayfly.jobs import operate
 from mayfly.jobs.operate import Cancelled
+from mayfly.jobs.terms import span_of
 from mayfly.jobs.which import Which
-from mayfly.outcome import Seconds, seconds
+from mayfly.outcome import Seconds
 from mayfly.schema import JOBS
 
 
@@ -28,28 +29,14 @@ def cancel(
     done, and if it comes back for another try it is cancelled instead.
     """
     database = current_app().database
-    which = jobs_meant(database, ids, group_key, lane, type, status, older_than)
-    return operate.cancel(database, JOBS, which, reason)
+    before = None if older_than is None else created_before(database, older_than)
+    which = Which(ids or None, group_key, lane, type, status, before)
+    return operate.cancel(database, JOBS, which, this_user(PYTHON), reason)
 
 
-def jobs_meant(
-    database: Database,
-    ids: Iterable[int],
-    group_key: str | None,
-    lane: str | None,
-    type: str | None,
-    status: str | None,
-    older_than: Seconds | None,
-) -> Which:
-    before = None if older_than is None else database.clock.now() - _age(older_than)
-    return Which(tuple(ids) or None, group_key, lane, type, status, before).checked()
-
-
-def _age(given: Seconds) -> timedelta:
-    try:
-        age = timedelta(seconds=seconds(given))
-    except (TypeError, ValueError) as error:
-        raise BadField("older_than", given, "a number of seconds or a timedelta, within a hundred years") from error
+def created_before(database: Database, older_than: Seconds) -> datetime:
+    """By the database's clock: what is older was enqueued before."""
+    age = span_of("older_than", older_than)
     if age < timedelta(0):
-        raise BadField("older_than", given, "no less than 0")
-    return age
+        raise BadField("older_than", older_than, "no less than 0")
+    return database.clock.now() - age

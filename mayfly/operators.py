@@ -1,14 +1,10 @@
-"""What commands of operators ask for in the same words: until when, and who asks."""
+"""What commands of operators ask for in the same words: until when, and why."""
 
-import os
-import pwd
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
-
-from mayfly.schema import NAME_LENGTH
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,12 +33,3 @@ def time_with_zone(given: str | None, option: str) -> datetime | None:
     if at.tzinfo is None:
         raise click.BadParameter(f"{given!r} is no time with a zone; write 2026-05-04T12:00+02:00", param_hint=option)
     return at
-
-
-def who() -> str:
-    """The user of this process, or its number where it has no name, as in a container."""
-    try:
-        name = pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        name = f"uid {os.getuid()}"
-    return name[:NAME_LENGTH]

@@ -40,6 +40,10 @@ class JobTable(NamedTuple):
     dead: str = DEAD
     cancelled: str = CANCELLED
 
+    def word_of(self, status: str) -> str:
+        """Mayfly's for one of this table."""
+        return next(word for word in STATUSES if getattr(self, word) == status)
+
     @property
     def c(self) -> Columns:
         return Columns(dict(self.columns))

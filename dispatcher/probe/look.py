@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from mayfly.connection import Connection
-from mayfly.fleet.cycles import passed_over_counts
+from mayfly.fleet.cycles import known_lanes
 from mayfly.fleet.statements import LIVE, LOOK
 from mayfly.jobs.childless import childless
 from mayfly.jobs.looks import find_lanes, has_due, processing_statement
@@ -25,7 +25,7 @@ def doubts(connection: Connection, keep: Keep, now: datetime) -> Iterator[str]:
         yield "somebody plans, or died planning"
     if connection.execute(LIVE).first() is not None:
         yield "a runner is alive, or ended unseen"
-    if any(passed_over_counts(connection).values()):
+    if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
     lanes = find_lanes(connection, JOBS)
     processing = f"{processing_statement(JOBS)} LIMIT 1"

@@ -5,9 +5,9 @@ import json
 import click
 
 from mayfly import exits
+from mayfly.actor import TERMINAL, this_user
 from mayfly.control.parameters import ask
 from mayfly.errors import NoSuchBatch
-from mayfly.operators import who
 from mayfly.settings import load_settings
 
 
@@ -59,7 +59,7 @@ def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
     from mayfly.control import listing
     from mayfly.jobs.batches import is_open
     from mayfly.jobs.filling import abandon_batch
-    from mayfly.jobs.operate import count_found
+    from mayfly.jobs.operate import CANCEL, count_found
     from mayfly.jobs.which import Which
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
@@ -67,12 +67,12 @@ def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
     database = open_database(load_settings())
     if not database.read(lambda connection: is_open(connection, name)):
         raise NoSuchBatch(name, "is open")
-    number = count_found(database, JOBS, Which(group_key=name, status=JOBS.pending))
+    number = count_found(database, JOBS, CANCEL, Which(group_key=name, status=JOBS.pending))
     if dry_run:
         click.echo(f"{listing.counted(number)} would be cancelled; nothing was changed.")
         return exits.SUCCESS
     if not yes:
         ask(f"Abandon the batch {name}, and cancel {listing.counted(number)}?")
-    ended = abandon_batch(database, JOBS, name, reason or "its producer is gone", who())
+    ended = abandon_batch(database, JOBS, name, reason or "its producer is gone", this_user(TERMINAL))
     click.echo(f"Abandoned the batch {name}. {listing.cancelled(ended)}")
     return exits.SUCCESS

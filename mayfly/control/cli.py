@@ -5,10 +5,10 @@ import json
 import click
 
 from mayfly import exits
+from mayfly.actor import TERMINAL, this_user
 from mayfly.control.parameters import ask, duration, name_given
-from mayfly.operators import end_of_pause, pause_options, who
+from mayfly.operators import end_of_pause, pause_options
 from mayfly.settings import load_settings
-from mayfly.wording import storable
 
 KIND = click.Choice(("lane", "type"))
 
@@ -20,17 +20,14 @@ KIND = click.Choice(("lane", "type"))
 def pause(kind: str, name: str, reason: str | None, until: str | None) -> int:
     """Start nothing more in the lane NAME, or of the type NAME, on all hosts. What runs already is not touched."""
     from mayfly.control.listing import doubt  # the database, only where it is needed
-    from mayfly.jobs import pauses
+    from mayfly.jobs import operate
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
 
     settings = load_settings()
     database = open_database(settings)
-    now = database.clock.now()
-    new = pauses.Pause(kind, name, now, end_of_pause(until, now), who(), reason and storable(reason))
-    was_paused = database.run(lambda connection: pauses.pause(connection, new))
-    if was_paused and kind == pauses.TYPE:
-        pauses.bring_back(database, JOBS, name)  # to be put off again, until the new end
+    end = end_of_pause(until, database.clock.now())
+    operate.pause(database, JOBS, kind, name, this_user(TERMINAL), end, reason)
     for warning in doubt(settings, database, kind, name):
         click.echo(warning, err=True)
     click.echo(f"Paused {kind} {name}{f' until {until}' if until else ''}.")
@@ -42,14 +39,11 @@ def pause(kind: str, name: str, reason: str | None, until: str | None) -> int:
 @click.argument("name", callback=name_given)
 def resume(kind: str, name: str) -> int:
     """Let the lane NAME, or the type NAME, go on. What a paused type had put off is due at once."""
-    from mayfly.jobs import pauses
+    from mayfly.jobs import operate
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
 
-    database = open_database(load_settings())
-    now = database.clock.now()
-    was_paused = database.run(lambda connection: pauses.resume(connection, kind, name, now))
-    moved = pauses.bring_back(database, JOBS, name) if kind == pauses.TYPE else 0
+    was_paused, moved = operate.resume(open_database(load_settings()), JOBS, kind, name, this_user(TERMINAL))
     told = f"Resumed {kind} {name}." if was_paused else f"{kind.capitalize()} {name} was not paused."
     click.echo(f"{told} {moved} jobs are due again." if moved else told)
     return exits.SUCCESS
@@ -99,21 +93,23 @@ def cancel(
 
     Those that wait end at once. Those that run are told, and end when their handlers look.
     """
-    from mayfly.cancelling import jobs_meant
+    from mayfly.cancelling import created_before
     from mayfly.control import listing
     from mayfly.jobs import operate
+    from mayfly.jobs.which import Which
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
 
     database = open_database(load_settings())
-    which = jobs_meant(database, ids, group_key, lane, type_name, status, older_than)
-    number = operate.count_found(database, JOBS, which)
+    before = None if older_than is None else created_before(database, older_than)
+    which = Which(ids or None, group_key, lane, type_name, status, before)
+    number = operate.count_found(database, JOBS, operate.CANCEL, which)
     if dry_run:
         click.echo(f"{listing.counted(number)} would be cancelled; nothing was changed.")
         return exits.SUCCESS
     if number > 1 and not yes:
         ask(f"Cancel {listing.counted(number)}?")
-    click.echo(listing.cancelled(operate.cancel(database, JOBS, which, reason, who())))
+    click.echo(listing.cancelled(operate.cancel(database, JOBS, which, this_user(TERMINAL), reason)))
     return exits.SUCCESS
 
 

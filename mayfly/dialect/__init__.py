@@ -1,6 +1,6 @@
 """The only package that asks which database this is. Each difference says why it is one."""
 
-from mayfly.dialect.base import PLAIN, Dialect, Trouble, Unit, Values, utc_from_driver
+from mayfly.dialect.base import PLAIN, Dialect, Trouble, Unit, Values, utc_from_driver, utc_text
 from mayfly.dialect.choose import DIALECTS, dialect_named, dialect_of_driver, dialect_of_url, embedded_file
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "dialect_of_url",
     "embedded_file",
     "utc_from_driver",
+    "utc_text",
 ]

@@ -28,7 +28,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 class Trouble(Enum):
     """What a driver's error means to us."""
 
-    REPEAT = auto()  # a deadlock and its kind: the same transaction again
+    REPEAT = auto()  # a deadlock and its kind, or a key that was free at the look: the same transaction again
     AWAY = auto()  # no server, or no longer
     REFUSED = auto()  # user, password, database name, privileges
     UNOPENABLE = auto()  # a file that is not there, not ours, or no database
@@ -132,6 +132,14 @@ class Dialect:
     def assignments(self, columns: Collection[str]) -> str:
         """Each set to the parameter of its name."""
         return ", ".join(f"{name} = :{name}" for name in columns)
+
+    def as_text(self, column: str) -> str:
+        """A column of JSON, to be searched."""
+        return f"CAST({column} AS TEXT)"
+
+    def moment(self, text: str) -> Any:
+        """A time of the table, from the text that stood in the address of a page; as a parameter."""
+        return utc_from_driver(text)
 
     def insert(self, table: str, columns: Collection[str], before: str = "") -> str:
         values = ", ".join(f":{name}" for name in columns)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Raw = pymysql.Connection[Cursor]
 
 _TROUBLES = {
-    **dict.fromkeys((1213, 1205, 1020), Trouble.REPEAT),
+    **dict.fromkeys((1213, 1205, 1020, 1062), Trouble.REPEAT),
     **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1040, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
     **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698), Trouble.REFUSED),
     **dict.fromkeys((1021, 1114, 1290, 1836, 3), Trouble.FULL),
@@ -99,6 +99,10 @@ class MySQL(Dialect):
     def assignments(self, columns: Collection[str]) -> str:
         # Differs because SIGNAL is a word of its language.
         return ", ".join(f"`{name}` = :{name}" for name in columns)
+
+    def as_text(self, column: str) -> str:
+        # Differs because it casts to CHAR only; MariaDB's JSON is text already, MySQL's is not.
+        return f"CAST({column} AS CHAR)"
 
     def keeping(self, _key: str, _condition: str) -> tuple[str, str]:
         # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also softens other errors into

@@ -7,7 +7,7 @@ from typing import Any
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.errors import UnknownJob
-from mayfly.fleet.cycles import passed_over_counts
+from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.planning import host_of
 from mayfly.fleet.runners import live_by_lane
 from mayfly.fleet.statements import LOOK
@@ -15,7 +15,7 @@ from mayfly.jobs.pauses import load_pauses
 from mayfly.jobs.totals import read_usual
 from mayfly.jobs.why import Circumstances, Lane, Row
 from mayfly.registry import Registry
-from mayfly.schema import CANCELLED, DEAD, DONE, PENDING, PRIORITIES, PROCESSING, JobTable
+from mayfly.schema import PENDING, PRIORITIES, PROCESSING, JobTable
 from mayfly.settings import Settings
 
 MOST_BEFORE = 1000
@@ -52,10 +52,8 @@ def _row(connection: Connection, jobs: JobTable, job_id: int) -> Row:
     found = connection.execute(row_statement(jobs), {"id": job_id}).first()
     if found is None:
         raise UnknownJob(job_id)
-    words = {jobs.pending: PENDING, jobs.processing: PROCESSING, jobs.done: DONE, jobs.dead: DEAD,
-             jobs.cancelled: CANCELLED}  # fmt: skip
     values = {name: _value(name, each) for name, each in zip(Row._fields, found, strict=True)}
-    return Row(**{**values, "status": words[values["status"]], "suspect": bool(values["suspect"])})
+    return Row(**{**values, "status": jobs.word_of(values["status"]), "suspect": bool(values["suspect"])})
 
 
 def _value(name: str, found: Any) -> Any:
@@ -72,11 +70,12 @@ def _lane(connection: Connection, jobs: JobTable, row: Row, settings: Settings, 
     resolved = settings.lane(row.lane)
     is_due = row.status == PENDING and row.run_at <= now
     before = _jobs_before(connection, jobs, row, now) if is_due else 0
+    known = known_lanes(connection).get(row.lane, KnownLane())
     return Lane(
-        max_workers=resolved.max_workers,
+        max_workers=known.max_workers or resolved.max_workers,
         running=live_by_lane(connection).get(row.lane, 0),
         external=resolved.external,
-        passed_over=passed_over_counts(connection).get(row.lane, 0),
+        passed_over=known.passed_over,
         jobs_before=min(before, MOST_BEFORE),
         is_counted_out=before > MOST_BEFORE,
     )

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from mayfly.actor import Actor
 from mayfly.engine import Database
 from mayfly.jobs.batches import abandon, complete, seal
 from mayfly.jobs.operate import Cancelled, cancel
@@ -20,9 +21,11 @@ def seal_batch(database: Database, jobs: JobTable, key: str) -> bool:
     return is_sealed
 
 
-def abandon_batch(database: Database, jobs: JobTable, key: str, reason: str, by: str | None = None) -> Cancelled:
+def abandon_batch(
+    database: Database, jobs: JobTable, key: str, reason: str, actor: Actor | None = None
+) -> Cancelled:
     """It is never complete, and what waits in it is cancelled. May be repeated after a kill between the two."""
     now = database.clock.now()
     database.run(lambda connection: abandon(connection, key, now))
     which = Which(group_key=key, status=jobs.pending)
-    return cancel(database, jobs, which, f"the batch {key} was abandoned: {reason}", by)
+    return cancel(database, jobs, which, actor, f"the batch {key} was abandoned: {reason}")

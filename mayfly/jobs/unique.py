@@ -132,6 +132,11 @@ def over_statement(dialect: Dialect, jobs: JobTable, names: Collection[str]) -> 
     return f"{look} AND {_over(dialect, jobs)}{dialect.newest}"
 
 
+def held_among_statement(dialect: Dialect, jobs: JobTable, names: Collection[str]) -> str:
+    """Those of these keys that somebody holds."""
+    return f"SELECT {jobs.c.unique_key} FROM {jobs.table} WHERE {_whose(dialect, jobs, names)}"
+
+
 def release_statement(dialect: Dialect, jobs: JobTable, names: Collection[str]) -> str:
     which = f"{_whose(dialect, jobs, names)} AND {_over(dialect, jobs)}"
     return f"UPDATE {jobs.table} SET {jobs.c.unique_key} = NULL WHERE {which}"

@@ -1,114 +1,140 @@
-"""Which unfinished jobs somebody means, and how they are found: by id, by group, or along the claim index."""
+"""Which jobs somebody means, and the ranges of indexes in which they are found."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from mayfly.connection import Connection
 from mayfly.errors import BadField, WhichJobs
 from mayfly.jobs.looks import find_lanes
-from mayfly.schema import LIVE, PENDING, PRIORITIES, PROCESSING, JobTable
+from mayfly.jobs.ranges import Range
+from mayfly.schema import PRIORITIES, STATUSES, JobTable
 from mayfly.wording import storable
 
 MOST_ID = 2**63 - 1
-LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+IDS_SHOWN = 20
+IDS_PER_RANGE = 1000
+
+ATTEMPTS = "mayfly_attempts AS a"
+# A job is known by the error of its last attempt.
+IS_LAST = "NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id)"
 
 
 class Which(NamedTuple):
-    """The unfinished jobs that have all of what is named here."""
+    """The jobs that have all of what is named here."""
 
     ids: tuple[int, ...] | None = None
     group_key: str | None = None
     lane: str | None = None
     type: str | None = None
-    status: str | None = None  # one of LIVE
+    status: str | None = None
     created_before: datetime | None = None
+    created_after: datetime | None = None
+    error: str | None = None  # the fingerprint of its last failed attempt
 
     def checked(self) -> "Which":
-        """Or the sentence that says what is wrong. Everything is never meant."""
-        if self._replace(status=None) == Which():
-            raise WhichJobs
-        if self.status not in (None, *LIVE):
-            raise BadField("status", self.status, f"one of {', '.join(LIVE)}: what has ended stays as it is")
+        """Or the sentence that says what is wrong."""
+        if self.status not in (None, *STATUSES):
+            raise BadField("status", self.status, f"one of {', '.join(STATUSES)}")
         for each in self.ids or ():
             if type(each) is not int or not 1 <= each <= MOST_ID:
                 raise BadField("id", each, "a whole number above 0, as large as an id can be")
-        for name in ("group_key", "lane", "type"):
+        for name in ("group_key", "lane", "type", "error"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or storable(given) != given):
                 raise BadField(name, given, "a text that every database can hold")
         return self
 
+    def open_to(self, statuses: Sequence[str], verb: str) -> "Which":
+        """The same, for one who changes what is found. Everything is never meant."""
+        if self._replace(status=None) == Which():
+            raise WhichJobs
+        if self.checked().status not in (None, *statuses):
+            raise BadField("status", self.status, f"one of {', '.join(statuses)}: {verb} changes no other")
+        return self
 
-class Search(NamedTuple):
-    """Finds jobs along one index. Those that run and were told to end are not found any more."""
-
-    table: str
-    columns: str  # the id and the run_at
-    where: str
-    values: Mapping[str, Any]
-    order: str = ""
-    ids: Sequence[int] | None = None
-
-    def find(self, connection: Connection, size: int, after: datetime = LONG_AGO) -> Sequence[tuple[Any, ...]]:
-        """The next ones, due from a time on: where the last slice has ended."""
-        return connection.execute(self.statement, self.given(size, after), self.ids).all()
-
-    def number(self, connection: Connection, most: int) -> int:
-        counting = f"SELECT COUNT(*) FROM ({self.statement}) AS found"
-        return int(connection.execute(counting, self.given(most, LONG_AGO), self.ids).scalar())
-
-    @property
-    def statement(self) -> str:
-        return f"SELECT {self.columns} FROM {self.table} WHERE {self.where}{self.order} LIMIT :size"
-
-    def given(self, size: int, after: datetime) -> Mapping[str, Any]:
-        return {**self.values, "size": size, "after": after}
+    def __str__(self) -> str:
+        """As the audit says it."""
+        named = {name: value for name, value in self._asdict().items() if value is not None}
+        return " ".join(f"{name}={_told(value)}" for name, value in named.items()) or "all"
 
 
-def searches(connection: Connection, jobs: JobTable, which: Which, slice_size: int) -> list[Search]:
-    c, values = jobs.c, _values(which)
-    columns, conditions = f"{c.id}, {c.run_at}", _conditions(jobs, which)
-    running = f"{c.status} = '{jobs.processing}' AND {c.cancel_reason} IS NULL"
-    live = f"({c.status} = '{jobs.pending}' OR {running})"
+def _told(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, tuple):
+        more = f",… ({len(value)})" if len(value) > IDS_SHOWN else ""
+        return ",".join(map(str, value[:IDS_SHOWN])) + more
+    return str(value)
+
+
+Open = Mapping[str, str]  # statuses in Mayfly's words, and what must hold besides, if anything
+
+
+def ranges(
+    connection: Connection, jobs: JobTable, which: Which, statuses: Open, given: Mapping[str, Any]
+) -> list[Range]:
+    """Those in which all that is meant lies, and nothing twice."""
+    c, values = jobs.c, {**_values(which), **given}
+    wanted = {status: also for status, also in statuses.items() if which.status in (None, status)}
+    conditions = _conditions(jobs, which)
+    if len(wanted) < len(STATUSES) or any(wanted.values()):
+        conditions["status"] = f"({' OR '.join(f'({_is(jobs, *each)})' for each in wanted.items())})"
     if which.ids is not None:
-        where = " AND ".join((f"{{ids of {c.id}}}", live, *conditions))
-        return [Search(jobs.table, columns, where, values, ids=part) for part in _parts(which.ids, slice_size)]
+        where, also = f"{{ids of {c.id}}}", _all_but(conditions)
+        return [Range(jobs.table, c.id, (c.id,), where, values, also, part) for part in _parts(which.ids)]
+    if which.error is not None:
+        source = f"{ATTEMPTS} JOIN {jobs.table} ON {jobs.table}.{c.id} = a.job_id"
+        also = _all_but({"last": IS_LAST, **conditions})
+        return [Range(source, "a.job_id", ("a.finished_at", "a.id"), "a.fingerprint = :error", values, also)]
     if which.group_key is not None:
-        return [Search(jobs.table, columns, " AND ".join((*conditions, live)), values, f" ORDER BY {c.id}")]
+        also = _all_but(conditions, "group_key")
+        return [Range(jobs.table, c.id, (c.id,), conditions["group_key"], values, also)]
     lanes = [which.lane] if which.lane is not None else find_lanes(connection, jobs)
-    order = f" ORDER BY {c.run_at}, {c.id}"
+    also = _all_but(conditions, "lane", "status")
     return [
-        Search(jobs.table, columns, " AND ".join((*along, *conditions)), {**values, "lane": lane}, order)
+        Range(jobs.table, c.id, (c.run_at, c.id), along, {**values, "lane": lane}, also)
         for lane in lanes
-        for along in _along_claim_index(jobs, running)
+        for along in _along_claim_index(jobs, wanted)
     ]
 
 
-def _along_claim_index(jobs: JobTable, running: str) -> Iterator[tuple[str, ...]]:
+def everything(jobs: JobTable, which: Which, given: Mapping[str, Any]) -> Range:
+    """The whole table, in the order of arrival."""
+    c = jobs.c
+    return Range(jobs.table, c.id, (c.id,), "", {**_values(which), **given}, _all_but(_conditions(jobs, which)))
+
+
+def _along_claim_index(jobs: JobTable, wanted: Open) -> Iterator[str]:
     """Lane, status and priority are equalities, so that run_at is a pure range."""
-    c = jobs.c
-    for status in (f"{c.status} = '{jobs.pending}'", running):
+    for status, also in wanted.items():
         for priority in PRIORITIES:
-            yield f"{c.lane} = :lane", status, f"{c.priority} = {priority}", f"{c.run_at} >= :after"
+            yield f"{jobs.c.lane} = :lane AND {_is(jobs, status, also)} AND {jobs.c.priority} = {priority}"
 
 
-def _conditions(jobs: JobTable, which: Which) -> list[str]:
+def _is(jobs: JobTable, status: str, also: str) -> str:
+    word = f"{jobs.c.status} = '{getattr(jobs, status)}'"
+    return f"{word} AND {also}" if also else word
+
+
+def _conditions(jobs: JobTable, which: Which) -> dict[str, str]:
+    """By the name of what is asked for."""
     c = jobs.c
-    equal = [f"{getattr(c, name)} = :{name}" for name in ("group_key", "lane", "type") if getattr(which, name)]
-    if which.status is not None:
-        words = {PENDING: jobs.pending, PROCESSING: jobs.processing}
-        equal.append(f"{c.status} = '{words[which.status]}'")
-    if which.created_before is not None:
-        equal.append(f"{c.created_at} < :created_before")
-    return equal
+    told = {name: f"{getattr(c, name)} = :{name}" for name in ("group_key", "lane", "type")}
+    told |= {"created_before": f"{c.created_at} < :created_before"}
+    told |= {"created_after": f"{c.created_at} >= :created_after"}
+    return {name: condition for name, condition in told.items() if getattr(which, name) is not None}
+
+
+def _all_but(conditions: Mapping[str, str], *known: str) -> str:
+    return " AND ".join(condition for name, condition in conditions.items() if name not in known)
 
 
 def _values(which: Which) -> dict[str, Any]:
-    names = ("group_key", "lane", "type", "created_before")
-    return {name: getattr(which, name) for name in names if getattr(which, name) is not None}
+    named = which._asdict()
+    return {name: value for name, value in named.items() if value is not None and name not in ("ids", "status")}
 
 
-def _parts(ids: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
     distinct = sorted(set(ids))
-    return (distinct[start : start + size] for start in range(0, len(distinct), size))
+    return (distinct[start : start + IDS_PER_RANGE] for start in range(0, len(distinct), IDS_PER_RANGE))

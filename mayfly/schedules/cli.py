@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from mayfly import exits
+from mayfly.actor import TERMINAL, this_user
 from mayfly.errors import ScheduleUnfinished, UnknownSchedule
-from mayfly.operators import end_of_pause, pause_options, who
+from mayfly.operators import end_of_pause, pause_options
 from mayfly.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from mayfly.connection import Connection
     from mayfly.schedules.entry import Entry
     from mayfly.schedules.files import Schedules
 
@@ -33,7 +35,8 @@ def schedules(context: click.Context, as_json: bool) -> int | None:
 @pause_options
 def pause(name: str, reason: str | None, until: str | None) -> int:
     """Let NAME fire nothing, on all hosts. What is due meanwhile is not made up for."""
-    from mayfly.opening import open_database  # the database and cronsim, only where they are needed
+    from mayfly.jobs.audit import Deed  # the database and cronsim, only where they are needed
+    from mayfly.opening import open_database
     from mayfly.schedules import store
 
     settings = load_settings()
@@ -41,7 +44,13 @@ def pause(name: str, reason: str | None, until: str | None) -> int:
     database = open_database(settings)
     now = database.clock.now()
     end = end_of_pause(until, now)
-    database.run(lambda connection: store.pause(connection, entry, now, end, who(), reason))
+    actor = this_user(TERMINAL)
+
+    def work(connection: "Connection") -> None:
+        store.pause(connection, entry, now, end, actor.name, reason)
+        Deed(actor, "pause schedule", name, now, reason).note(connection)
+
+    database.run(work)
     click.echo(f"Paused {name}{f' until {until}' if until else ''}.")
     return exits.SUCCESS
 
@@ -50,13 +59,21 @@ def pause(name: str, reason: str | None, until: str | None) -> int:
 @click.argument("name")
 def resume(name: str) -> int:
     """Let NAME fire again, from its next due time on."""
+    from mayfly.jobs.audit import Deed
     from mayfly.opening import open_database
     from mayfly.schedules import store
 
     settings = load_settings()
     database = open_database(settings)
     now = database.clock.now()
-    if database.run(lambda connection: store.resume(connection, name, now)):
+
+    def work(connection: "Connection") -> bool:
+        was_paused = store.resume(connection, name, now)
+        if was_paused:
+            Deed(this_user(TERMINAL), "resume schedule", name, now).note(connection)
+        return was_paused
+
+    if database.run(work):
         click.echo(f"Resumed {name}.")
     else:
         _entry(settings, name)  # a misspelled name is told; one that was not paused is no error
@@ -69,6 +86,7 @@ def resume(name: str) -> int:
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
 def run_now(name: str, dry_run: bool) -> int:
     """Enqueue a job of NAME at once, paused or not; its due times stay as they are. Prints the job's id."""
+    from mayfly.jobs.audit import Deed
     from mayfly.jobs.enqueue import Door, insert_job, insert_jobs
     from mayfly.opening import open_database
     from mayfly.schedules.fire import new_job
@@ -78,11 +96,18 @@ def run_now(name: str, dry_run: bool) -> int:
     entry = _entry(settings, name)
     database = open_database(settings)
     at_once = replace(entry, jitter=0)
-    new = new_job(Door(settings.payload_limit, settings.max_attempts), at_once, database.clock.now())
+    now = database.clock.now()
+    new = new_job(Door(settings.payload_limit, settings.max_attempts), at_once, now)
     if dry_run:
         click.echo("The job is fine; nothing was enqueued.")
         return exits.SUCCESS
-    if not database.run(lambda connection: insert_jobs(connection, JOBS, [new])) and entry.overlap == "skip":
+
+    def work(connection: "Connection") -> int:
+        inserted = insert_jobs(connection, JOBS, [new])
+        Deed(this_user(TERMINAL), "run schedule", name, now).add(connection, inserted)
+        return inserted
+
+    if not database.run(work) and entry.overlap == "skip":
         raise ScheduleUnfinished(name)
     click.echo(database.run(lambda connection: insert_job(connection, JOBS, new)))  # finds it by its key
     return exits.SUCCESS

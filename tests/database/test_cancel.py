@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 import mayfly
+from mayfly.actor import PYTHON, Actor, this_user
 from mayfly.app import App
 from mayfly.engine import Database
 from mayfly.errors import BadField, WhichJobs
-from mayfly.jobs.operate import MOST_COUNTED, Cancelled, cancel, count_found
+from mayfly.jobs.operate import CANCEL, MOST_COUNTED, Cancelled, cancel, count_found
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
@@ -21,6 +22,7 @@ from tests.database.factories import change_job, claim_jobs, in_threads, make_li
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
+ANN = Actor("ann")
 
 
 def cancelled_ids(database: Database, *ids: int) -> list[int]:
@@ -34,7 +36,7 @@ def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
     """Who and why is kept; its unique key is free again."""
     job_id = insert_row(database, unique_key="welcome:42")
 
-    done = cancel(database, JOBS, Which(ids=(job_id,)), "a mistake", by="ann")
+    done = cancel(database, JOBS, Which(ids=(job_id,)), ANN, "a mistake")
 
     row = get_row(database, job_id)
     assert done == Cancelled(ended=1)
@@ -48,7 +50,7 @@ def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
     job_id = insert_row(database)
     claim_jobs(database)
 
-    done = [cancel(database, JOBS, Which(ids=(job_id,)), reason, by="ann") for reason in ("first", "second")]
+    done = [cancel(database, JOBS, Which(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
 
     row = get_row(database, job_id)
     assert done == [Cancelled(told=1), Cancelled()]
@@ -69,7 +71,7 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
     """Whoever claims it next knows, and settles it instead of running it."""
     insert_row(database)
     [job] = claim_jobs(database)
-    cancel(database, JOBS, Which(ids=(job.id,)), "a mistake")
+    cancel(database, JOBS, Which(ids=(job.id,)), reason="a mistake")
     settle(database, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
 
     [again] = claim_jobs(database)
@@ -131,7 +133,7 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
     meant = Which(**{key: value for key, value in which.items() if key != "old"})
     meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
 
-    number = count_found(database, JOBS, meant)
+    number = count_found(database, JOBS, CANCEL, meant)
     done = cancel(database, JOBS, meant)
 
     assert (number, done) == (len(expected), Cancelled(ended=len(expected)))
@@ -140,7 +142,7 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
 
 def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """By id, by group and by filter, with others of the same time between them."""
-    monkeypatch.setattr("mayfly.jobs.operate.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 3)
     run_at = database.clock.now()
     by_id = insert_rows(database, 8)
     insert_rows(database, 8, group_key="g", lane="grouped")
@@ -177,11 +179,11 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
 def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than is counted stands for any number above."""
     assert MOST_COUNTED > 1
-    monkeypatch.setattr("mayfly.jobs.operate.MOST_COUNTED", 3)
+    monkeypatch.setattr("mayfly.jobs.operate.slices.MOST_COUNTED", 3)
     insert_rows(database, 5)
     insert_rows(database, 5, lane="mail")
 
-    assert count_found(database, JOBS, Which(type="noop")) == 4
+    assert count_found(database, JOBS, CANCEL, Which(type="noop")) == 4
 
 
 # --- bad input --------------------------------------------------------------------------------------------
@@ -225,7 +227,7 @@ def test_applications_cancel_too(app: App) -> None:
     rest = mayfly.cancel(group_key="g", older_than=0)
 
     assert (one, rest) == (Cancelled(1), Cancelled(2))
-    assert get_row(app.database, ids[0]).last_error == "cancelled: a mistake"
+    assert get_row(app.database, ids[0]).last_error == f"cancelled by {this_user(PYTHON).name}: a mistake"
 
 
 @pytest.mark.parametrize("older_than", [-1, float("nan"), "2h"])
@@ -247,7 +249,7 @@ def test_a_handler_sees_that_its_job_is_to_end(
     job.lifeline = make_lifeline(database)
 
     seen = [job.cancelled]
-    cancel(rival, JOBS, Which(ids=(job.id,)), "a mistake")
+    cancel(rival, JOBS, Which(ids=(job.id,)), reason="a mistake")
     seen.append(job.cancelled)
     clock[0] += 1.0
     seen.append(job.cancelled)

@@ -20,10 +20,12 @@ from mayfly.jobs.circumstances import before_statement
 from mayfly.jobs.claim import due_statement, first_statement
 from mayfly.jobs.count import count_statement
 from mayfly.jobs.looks import come_back_statement, find_lanes, next_lane_statement, processing_statement
+from mayfly.jobs.operate.cancel import cancellable
 from mayfly.jobs.prune import finished_jobs
+from mayfly.jobs.ranges import Range
 from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
 from mayfly.jobs.unique import holder_statement, over_statement
-from mayfly.jobs.which import Search, Which, searches
+from mayfly.jobs.which import Which, ranges
 from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
@@ -204,15 +206,15 @@ def test_recent_totals_are_read_backwards_along_their_key(crowded: Database) -> 
 def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> None:
     """A thousand of 200,000 that are delayed."""
     after = crowded.clock.now() + timedelta(minutes=1)
-    [search, *_] = [each for each in searches_of(crowded, Which(lane="default")) if "priority = 1" in each.where]
+    [found, *_] = [each for each in ranges_of(crowded, Which(lane="default")) if "priority = 1" in each.where]
 
-    look = explained(crowded, search.statement, search.given(1000, after))
+    look = explained(crowded, found.statement(goes_on=True), found.given(1000, (after, 0)))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 1000))
 
 
-def searches_of(database: Database, which: Which) -> list[Search]:
-    return database.read(lambda connection: searches(connection, JOBS, which, 1000))
+def ranges_of(database: Database, which: Which) -> list[Range]:
+    return database.read(lambda connection: ranges(connection, JOBS, which, cancellable(JOBS), {}))
 
 
 def explained(database: Database, statement: str, values: Values) -> Look:

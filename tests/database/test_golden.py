@@ -16,7 +16,7 @@ from sqlalchemy import update
 from mayfly import jsontext
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
-from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
 from mayfly.jobs import pauses
@@ -27,14 +27,14 @@ from mayfly.jobs.count import count_due
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.later import Later
 from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
-from mayfly.jobs.operate import cancel, count_found
+from mayfly.jobs.operate import CANCEL, cancel, count_found
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.jobs.totals import add_up_totals, read_usual
-from mayfly.jobs.which import LONG_AGO, Which
+from mayfly.jobs.which import Which
 from mayfly.limits.holdings import Holdings
 from mayfly.limits.limit import Limit, Need
 from mayfly.limits.listing import list_limits
@@ -152,8 +152,10 @@ def fleet(database: Database) -> Iterator[str]:
     yield chapter("plan", plan)
     yield chapter("open a cycle", lambda: database.run(lambda c: open_cycle(c, total.cycle_id, "host", now)))
     yield chapter("plan a runner", lambda: insert_runner(database))
-    yield chapter("note lanes", lambda: database.run(lambda c: note_passed_over(c, {"served": 1}, ["waiting"])))
-    yield chapter("lanes passed over", lambda: database.read(passed_over_counts))
+    yield chapter(
+        "note lanes", lambda: database.run(lambda c: note_passed_over(c, {"served": KnownLane(1)}, ["waiting"]))
+    )
+    yield chapter("lanes", lambda: database.read(known_lanes))
     yield chapter("live runners", lambda: database.read(live_runners))
     yield chapter("live by lane", lambda: database.read(live_by_lane))
     yield chapter("live on host", lambda: database.read(lambda c: live_on_host(c, "here")))
@@ -190,10 +192,13 @@ def cancelling(database: Database) -> Iterator[str]:
     insert_rows(database, 1, lane="cancelled")
     [job] = claim_jobs(database, lane="cancelled")
     ids = (job.id, insert_row(database, lane="cancelled"))
-    filters = [Which(group_key="g"), Which(lane="cancelled", type="noop", status="pending", created_before=LONG_AGO)]
+    filters = [
+        Which(group_key="g"),
+        Which(lane="cancelled", type="noop", status="pending", created_before=database.clock.now()),
+    ]
     yield chapter("cancel two by id", lambda: cancel(database, JOBS, Which(ids=ids)))
     yield chapter("cancel a group", lambda: cancel(database, JOBS, filters[0]))
-    yield chapter("count by a filter", lambda: count_found(database, JOBS, filters[1]))
+    yield chapter("count by a filter", lambda: count_found(database, JOBS, CANCEL, filters[1]))
     looking = (JOBS, job.id, "worker-1", job.claims)
     yield chapter("look for a wish to cancel", lambda: database.read(lambda c: wish_to_cancel(c, *looking)))
 

@@ -168,7 +168,7 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
         yield "work"
     if due_schedules(world).due:
         yield "schedules"
-    if any(counted.passed_over.values()):
+    if any(each.passed_over for each in counted.lanes.values()):
         yield "lanes that were passed over"
     if dead_runners(database, place):
         yield "dead runners"

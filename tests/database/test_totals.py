@@ -1,7 +1,7 @@
 """Cycles and their totals: what each process counted is added up exactly, and lanes that waited are remembered."""
 
 from mayfly.engine import Database
-from mayfly.fleet.cycles import close_cycle, note_passed_over, open_cycle, passed_over_counts
+from mayfly.fleet.cycles import close_cycle, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.place import Place, Process
 from mayfly.fleet.runners import (
     Assignment,
@@ -91,7 +91,8 @@ def test_lanes_that_had_to_wait_are_counted_up(database: Database) -> None:
         note(database, "mail", "images")
     note(database, "mail")
 
-    assert database.read(passed_over_counts) == {"mail": 3, "images": 0}
+    counted = {lane: known.passed_over for lane, known in database.read(known_lanes).items()}
+    assert counted == {"mail": 3, "images": 0}
 
 
 def test_nothing_is_written_while_nobody_waits(database: Database) -> None:
@@ -159,5 +160,5 @@ def stored(database: Database) -> dict[tuple[int, str, str, str, str], int]:
 
 
 def note(database: Database, *passed_over: str) -> None:
-    before = database.read(passed_over_counts)
+    before = database.read(known_lanes)
     database.run(lambda connection: note_passed_over(connection, before, passed_over))

@@ -8,7 +8,7 @@ import pytest
 
 from mayfly.engine import Database
 from mayfly.errors import UnknownJob
-from mayfly.fleet.cycles import note_passed_over, open_cycle
+from mayfly.fleet.cycles import KnownLane, note_passed_over, open_cycle
 from mayfly.fleet.planning import planning
 from mayfly.jobs.circumstances import look_into
 from mayfly.jobs.pauses import Pause, pause
@@ -62,7 +62,7 @@ def test_all_around_it_is_read(database: Database, settings: Settings) -> None:
     insert_runner(database, "worker-1", "mail")
     insert_runner(database, "worker-2", "other")
     database.run(lambda connection: open_cycle(connection, 7, "web1", now - HOUR))
-    database.run(lambda connection: note_passed_over(connection, {"mail": 2}, ["mail"]))
+    database.run(lambda connection: note_passed_over(connection, {"mail": KnownLane(2)}, ["mail"]))
 
     with planning(database, "web2"):
         known = look(database, settings, job_id)

@@ -129,8 +129,8 @@ INSERT INTO mayfly_runners (worker_id, cycle_id, lane, host, machine, pid, pid_s
 BEGIN IMMEDIATE;
 INSERT INTO mayfly_lanes (lane, passed_over) VALUES (:lane, :passed_over) ON CONFLICT (lane) DO UPDATE SET passed_over = excluded.passed_over;
 
--- lanes passed over
-SELECT lane, passed_over FROM mayfly_lanes;
+-- lanes
+SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
 SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at FROM mayfly_runners WHERE finished_at IS NULL;
@@ -210,25 +210,22 @@ UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL WHERE id IN (…) AND s
 SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :after AND type = :type AND waiting_for LIKE 'type % is paused%' ORDER BY run_at, id LIMIT :size;
 
 -- cancel two by id
-SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT :size;
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) ORDER BY id LIMIT :size;
 BEGIN IMMEDIATE;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, last_error = :reason, run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END WHERE id IN (…) AND status = 'pending';
 DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = :reason WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
-SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT :size;
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) AND id > :after_0 ORDER BY id LIMIT :size;
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- cancel a group
-SELECT id, run_at FROM mayfly_jobs WHERE group_key = :group_key AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT :size;
+SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) ORDER BY id LIMIT :size;
 
 -- count by a filter
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 0 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 1 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND cancel_reason IS NULL AND priority = 2 AND run_at >= :after AND lane = :lane AND type = :type AND status = 'pending' AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
 
 -- look for a wish to cancel
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;

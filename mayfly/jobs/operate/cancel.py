@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
+from mayfly.actor import Actor
 from mayfly.connection import Connection
-from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
+from mayfly.jobs.audit import Deed
 from mayfly.jobs.batches import complete_all
 from mayfly.jobs.chains import end_chains
-from mayfly.jobs.which import LONG_AGO, Search, Which, searches
-from mayfly.schema import JobTable
+from mayfly.jobs.operate.slices import Done, Errand, Tell, Verb, nobody
+from mayfly.jobs.which import Open, Which
+from mayfly.schema import PENDING, PROCESSING, JobTable
 from mayfly.wording import bounded, storable
-
-ROWS_PER_SLICE = 1000
-MOST_COUNTED = 10_000
 
 
 class Cancelled(NamedTuple):
@@ -25,54 +24,38 @@ class Cancelled(NamedTuple):
     told: int = 0
 
 
+def cancellable(jobs: JobTable) -> Open:
+    return {PENDING: "", PROCESSING: f"{jobs.c.cancel_reason} IS NULL"}
+
+
+CANCEL = Verb("cancel", cancellable)
+
+
 def cancel(
-    database: Database, jobs: JobTable, which: Which, reason: str | None = None, by: str | None = None
+    database: Database,
+    jobs: JobTable,
+    which: Which,
+    actor: Actor | None = None,
+    reason: str | None = None,
+    tell: Tell = nobody,
 ) -> Cancelled:
-    """Each slice is a commit of its own: what was cancelled before somebody or something stops this stays so."""
-    now, text = database.clock.now(), _wording(reason, by)
-    done = [
-        slice_done
-        for search in _searches(database, jobs, which)
-        for slice_done in _cancel_found(database, jobs, search, text, now)
-    ]
-    ended = sum(each.ended for each in done)
-    if ended:
+    """Without an actor it is Mayfly's own doing, and nobody's deed."""
+    now, text = database.clock.now(), by_whom("cancelled", actor, reason)
+    deed = None if actor is None else Deed(actor, CANCEL.name, str(which), now, reason)
+    errand = Errand(database, jobs, CANCEL, which, now)
+    done = errand.carry_out(lambda connection, ids: _cancel(connection, jobs, ids, text, now), deed, tell)
+    if done.changed:
         complete_all(database, jobs)  # the last job of a batch may have been among them
-    return Cancelled(ended, sum(each.told for each in done))
+    return Cancelled(done.changed, done.told)
 
 
-def count_found(database: Database, jobs: JobTable, which: Which) -> int:
-    """How many that would be; one more than MOST_COUNTED stands for any number above."""
-    total = 0
-    for search in _searches(database, jobs, which):
-        total += database.read(partial(search.number, most=MOST_COUNTED + 1 - total))
-        if total > MOST_COUNTED:
-            break
-    return total
-
-
-def _searches(database: Database, jobs: JobTable, which: Which) -> list[Search]:
-    meant = which.checked()
-    return database.read(lambda connection: searches(connection, jobs, meant, ROWS_PER_SLICE))
-
-
-def _cancel_found(database: Database, jobs: JobTable, search: Search, reason: str, now: datetime) -> list[Cancelled]:
-    """What was dealt with is not found again."""
-    done = []
-    after = LONG_AGO
-    while found := database.read(partial(search.find, size=ROWS_PER_SLICE, after=after)):
-        after = utc_from_driver(found[-1][1])
-        done.append(database.run(partial(_cancel, jobs, [row[0] for row in found], reason, now)))
-    return done
-
-
-def _wording(reason: str | None, by: str | None) -> str:
-    """As it stands in last_error."""
-    who = f"cancelled by {by}" if by else "cancelled"
+def by_whom(what: str, actor: Actor | None, reason: str | None) -> str:
+    """As it is kept with each job."""
+    who = f"{what} by {actor.name}" if actor else what
     return bounded(storable(f"{who}: {reason}" if reason else who))
 
 
-def _cancel(jobs: JobTable, ids: Sequence[int], reason: str, now: datetime, connection: Connection) -> Cancelled:
+def _cancel(connection: Connection, jobs: JobTable, ids: Sequence[int], reason: str, now: datetime) -> Done:
     """What each of them is by now decides: some may have been claimed, or have ended, since the look."""
     locking = f"{live_statement(jobs)}{connection.dialect.row_lock}"
     found = connection.execute(locking, ids=ids).all()
@@ -83,7 +66,7 @@ def _cancel(jobs: JobTable, ids: Sequence[int], reason: str, now: datetime, conn
         end_chains(connection, waiting)
     if running:
         connection.execute(tell_statement(jobs), {"reason": reason}, running)
-    return Cancelled(len(waiting), len(running))
+    return Done(changed=len(waiting), told=len(running))
 
 
 @cache

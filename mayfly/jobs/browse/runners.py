@@ -1,0 +1,41 @@
+"""The runners: those that nobody has seen end, and the last that ended."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from mayfly.connection import Connection
+from mayfly.jobs.browse.capped import facts_of, read_row
+
+
+class RunnerView(NamedTuple):
+    worker_id: str
+    cycle_id: int
+    lane: str
+    host: str
+    pid: int
+    planned_at: datetime
+    heartbeat_at: datetime | None
+    lease_until: datetime
+    finished_at: datetime | None
+    ending: str | None
+    exit_code: int | None
+    signal: int | None
+    jobs_done: int
+    jobs_failed: int
+    average_ms: float | None
+    peak_memory: int | None
+    cpu_ms: int | None
+
+    def facts(self) -> dict[str, Any]:
+        return facts_of(self)
+
+
+def runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
+    """Those that live first, then the newest that ended."""
+    names = ", ".join(f"r.{name}" for name in RunnerView._fields)  # SIGNAL is a word of MySQL's language
+    looking = f"SELECT {names} FROM mayfly_runners AS r WHERE r.finished_at"
+    rows = connection.execute(f"{looking} IS NULL ORDER BY r.worker_id LIMIT :size", {"size": size}).all()
+    if not live_only and len(rows) < size:
+        ended = f"{looking} IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size"
+        rows = [*rows, *connection.execute(ended, {"size": size - len(rows)}).all()]
+    return [RunnerView(**read_row(RunnerView._fields, row)) for row in rows]
