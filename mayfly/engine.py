@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 TRIES = 6  # deadlocks are rare and short: whoever loses six times in a row has met something else
 FIRST_PAUSE = 0.02
+REPEATED = (Trouble.REPEAT, Trouble.TAKEN)
 
 
 class Stage(Enum):
@@ -138,7 +139,7 @@ class Database:
                 if stage is Stage.COMMITTING and was_cut and not twice:
                     raise CommitUnknown(self.name, first_line(error)) from error
                 # Deadlocks and their kind; and once, on a new connection, after the old one was found cut.
-                may_repeat = self.dialect.trouble(error) is Trouble.REPEAT or (was_cut and tries == 1)
+                may_repeat = self.dialect.trouble(error) in REPEATED or (was_cut and tries == 1)
                 if tries == TRIES or not may_repeat:
                     raise self._explain(error) or error from error
                 self.repeats += 1

@@ -270,7 +270,7 @@ class BadLine(EnqueueError):
 
 class WhichJobs(UsageError):
     def __init__(self) -> None:
-        super().__init__("Say which jobs: by id, group, lane, type or age. All of them are never meant.")
+        super().__init__("Say which jobs: by id, group, lane, type, error or age. All of them are never meant.")
 
 
 class UnknownJob(UsageError):

@@ -28,7 +28,8 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 class Trouble(Enum):
     """What a driver's error means to us."""
 
-    REPEAT = auto()  # a deadlock and its kind, or a key that was free at the look: the same transaction again
+    REPEAT = auto()  # a deadlock and its kind: the same transaction again
+    TAKEN = auto()  # a unique key, by somebody else: who looks for it first may find it now, and repeats as well
     AWAY = auto()  # no server, or no longer
     REFUSED = auto()  # user, password, database name, privileges
     UNOPENABLE = auto()  # a file that is not there, not ours, or no database

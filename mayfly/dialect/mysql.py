@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     Raw = pymysql.Connection[Cursor]
 
 _TROUBLES = {
-    **dict.fromkeys((1213, 1205, 1020, 1062), Trouble.REPEAT),
+    **dict.fromkeys((1213, 1205, 1020), Trouble.REPEAT),
+    1062: Trouble.TAKEN,
     **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1040, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
     **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698), Trouble.REFUSED),
     **dict.fromkeys((1021, 1114, 1290, 1836, 3), Trouble.FULL),

@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
     raise DriverMissing("postgresql", error.name or "") from error
 
 _TROUBLES = {
-    **dict.fromkeys(("40001", "40P01", "55P03", "23505"), Trouble.REPEAT),
+    **dict.fromkeys(("40001", "40P01", "55P03"), Trouble.REPEAT),
+    "23505": Trouble.TAKEN,
     **dict.fromkeys(("57P01", "57P02", "57P03", "53300", "57P05", "25P03"), Trouble.AWAY),
     **dict.fromkeys(("28000", "28P01", "3D000", "42501"), Trouble.REFUSED),
     **dict.fromkeys(("53100", "25006"), Trouble.FULL),

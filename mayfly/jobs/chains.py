@@ -40,12 +40,17 @@ def insert_chain(connection: AnyConnection, jobs: JobTable, new: NewChain) -> in
 def advance_chains(
     connection: Connection, jobs: JobTable, ended: Iterable[Settlement], now: datetime
 ) -> tuple[BrokenChain, ...]:
-    """The next step of each that is done, in the transaction in which it is; the rest of each other goes."""
+    """The next step of each that is done, in the transaction in which it is.
+
+    The rest of each other waits as long as its job is kept: who tries that again lets its chain go on.
+    """
     by_id = {each.job.id: each for each in ended if each.job.group_key is not None and each.job.awaited}
     found = connection.execute(STEPS, ids=by_id).all() if by_id else []
     if not found:
         return ()
-    end_chains(connection, [job_id for job_id, _rest in found])
+    done = [job_id for job_id, _rest in found if by_id[job_id].outcome.kind is Kind.DONE]
+    if done:
+        connection.execute(REMOVE, ids=done)
     broken = []
     for job_id, kept in found:
         settlement, rest = by_id[job_id], jsontext.decode(kept)
@@ -54,11 +59,6 @@ def advance_chains(
         elif rest:
             _insert_next(connection, jobs, settlement, rest, now)
     return tuple(broken)
-
-
-def end_chains(connection: Connection, ids: Sequence[int]) -> None:
-    """What would follow on these jobs never does."""
-    connection.execute(REMOVE, ids=ids)
 
 
 def _insert_next(

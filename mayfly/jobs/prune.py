@@ -16,7 +16,7 @@ SLICE = 500
 SLICES_PER_CYCLE = 20
 REQUEST_DAYS = 1  # for so long an HTTP client may ask again with the same Idempotency-Key
 NEVER_SEALED = "completed_at IS NULL AND sealed_at IS NULL AND created_at < :before"  # who filled it has died
-STEPS_OF = "DELETE FROM mayfly_chains WHERE job_id"  # of jobs that were ended by other hands
+STEPS_OF = "DELETE FROM mayfly_chains WHERE job_id"  # that never had their turn
 
 
 class Keep(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from mayfly import jsontext
 from mayfly.jobs.pauses import Pause
-from mayfly.schema import DONE, PROCESSING
+from mayfly.schema import CANCELLED, DONE, PROCESSING
 from mayfly.spans import moment, span
 
 STALE = timedelta(minutes=3)  # cron missed more than one minute
@@ -95,7 +95,8 @@ def explain(known: Circumstances) -> list[Reason]:
 def _ended(known: Circumstances) -> Reason:
     row = known.row
     since = f" since {_ago(row.finished_at, known.now)}" if row.finished_at else ""
-    return Reason(row.status, f"It is {row.status}{since}{row.error if row.status != DONE else ''}.")
+    why = f": {row.cancel_reason}" if row.status == CANCELLED and row.cancel_reason else row.error
+    return Reason(row.status, f"It is {row.status}{since}{why if row.status != DONE else ''}.")
 
 
 def _processing(known: Circumstances) -> Iterator[Reason]:

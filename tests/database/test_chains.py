@@ -7,14 +7,17 @@ import pytest
 
 import mayfly
 from mayfly import batch, chain, step
+from mayfly.actor import Actor
 from mayfly.app import App
 from mayfly.engine import Database
 from mayfly.errors import BadField, BadPayload, BadStep, ChainContainsItself, EmptyChain
 from mayfly.job import Job
 from mayfly.jobs.held import RUNNING
+from mayfly.jobs.operate import retry
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement
+from mayfly.jobs.which import Which
 from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schema import JOBS
 from tests.database.applications import as_connection
@@ -61,13 +64,31 @@ def test_each_step_follows_on_the_one_before_and_sees_its_result(app: App, datab
 
 @pytest.mark.parametrize("outcome", ENDINGS, ids=lambda outcome: outcome.kind.value)
 def test_a_step_that_does_not_succeed_ends_its_chain(app: App, database: Database, outcome: Outcome) -> None:
-    """The rest is removed, and told."""
+    """That is told; what would have followed has no job."""
     chain("a", "b", "c")
 
     settled = settle_one(database, claim_one(app, database), outcome)
 
     assert [(each.job.type, each.steps_left) for each in settled.broken] == [("a", 2)]
-    assert (types(database), rows_of(database, chains)) == (["a"], [])
+    assert types(database) == ["a"]
+
+
+@pytest.mark.parametrize("outcome", ENDINGS, ids=lambda outcome: outcome.kind.value)
+def test_a_step_that_somebody_tries_again_lets_its_chain_go_on(
+    app: App, database: Database, outcome: Outcome
+) -> None:
+    """It sees the result before it once more, and what follows has its turn after all."""
+    chain("a", "b", "c")
+    settle_one(database, claim_one(app, database), Outcome(Kind.DONE, result="7"))
+    broken = claim_one(app, database)
+    settle_one(database, broken, outcome)
+
+    retry(database, JOBS, Which(ids=(broken.id,)), Actor("ann"))
+    again = claim_one(app, database)
+    seen = again.previous
+    settle_one(database, again)
+
+    assert (again.id, seen, types(database)) == (broken.id, 7, ["a", "b", "c"])
 
 
 def test_a_step_that_is_tried_again_keeps_its_chain(app: App, database: Database) -> None:
@@ -194,17 +215,15 @@ def test_lists_of_steps_are_taken_one_by_one(app: App, database: Database) -> No
     assert types(database) == ["a", "b", "a", "b", "c"]
 
 
-def test_what_other_hands_ended_leaves_nothing_behind(database: Database) -> None:
-    """Neither who cancels by Mayfly's own means, nor plain SQL and a prune later."""
-    cancelled, pruned = chain("a", "b"), chain("a", "b")
+def test_a_chain_that_ended_early_leaves_nothing_behind(database: Database) -> None:
+    """When its job is pruned, its rest is."""
+    cancelled, _other = chain("a", "b"), chain("a", "b")
     mayfly.cancel(cancelled or 0)
-    left = [row.job_id for row in rows_of(database, chains)]
     long_ago = "'2001-01-01 00:00:00'"
     run_sql(database, f"UPDATE mayfly_jobs SET status = 'done', run_at = {long_ago}, finished_at = {long_ago}")
 
     prune(database, JOBS, Keep())
 
-    assert left == [pruned]
     assert (types(database), rows_of(database, chains)) == ([], [])
 
 

@@ -15,12 +15,14 @@ from sqlalchemy import bindparam, text
 from mayfly.clock import milliseconds
 from mayfly.dialect import Values
 from mayfly.engine import Database
+from mayfly.jobs.browse import lanes
+from mayfly.jobs.browse.jobs import OPEN
 from mayfly.jobs.childless import youngest_statement
 from mayfly.jobs.circumstances import before_statement
 from mayfly.jobs.claim import due_statement, first_statement
 from mayfly.jobs.count import count_statement
 from mayfly.jobs.looks import come_back_statement, find_lanes, next_lane_statement, processing_statement
-from mayfly.jobs.operate.cancel import cancellable
+from mayfly.jobs.operate.cancelling import cancellable
 from mayfly.jobs.prune import finished_jobs
 from mayfly.jobs.ranges import Range
 from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
@@ -211,6 +213,44 @@ def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> N
     look = explained(crowded, found.statement(goes_on=True), found.given(1000, (after, 0)))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 1000))
+
+
+@pytest.mark.parametrize("has_floor", [False, True])
+def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(crowded: Database, has_floor: bool) -> None:
+    """Fifty of 200,000 that are done, from the middle on: no sort, and no row beyond them."""
+    middle = crowded.clock.now() - timedelta(days=30, seconds=100)
+    [found] = [
+        each for each in browsed(crowded, Which(lane="default", status="done")) if "priority = 1" in each.where
+    ]
+    positions = {"after": (middle, 0), "floor": (middle - timedelta(seconds=50), 0) if has_floor else None}
+
+    statement = found.statement(goes_on=True, newest_first=True, has_floor=has_floor)
+    look = explained(crowded, statement, found.given(50, **positions))
+
+    assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 50))
+
+
+def test_lanes_are_counted_no_further_than_their_caps(crowded: Database) -> None:
+    """What is due, what runs and what is dead of two lanes, each by the claim index."""
+    values = {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()}
+
+    look = explained(crowded, lanes.count_statement(JOBS, 2, 20), values)
+
+    assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
+    assert look.rows == told(crowded, 21 + 1 + 21)
+
+
+def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) -> None:
+    """For each priority: one that is due, and one that is not yet."""
+    look = explained(crowded, lanes.time_statement(JOBS, 1), {"lane_0": "default", "now": crowded.clock.now()})
+
+    # SQLite also calls it a search when the least of the one row is taken that was found.
+    assert [each for each in look.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"] * 6
+    assert (look.scans, look.sorts, look.rows) == ((), False, told(crowded, 2))
+
+
+def browsed(database: Database, which: Which) -> list[Range]:
+    return database.read(lambda connection: ranges(connection, JOBS, which, OPEN, {}))
 
 
 def ranges_of(database: Database, which: Which) -> list[Range]:

@@ -14,12 +14,13 @@ import pytest
 from sqlalchemy import update
 
 from mayfly import jsontext
+from mayfly.actor import Actor
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
 from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
-from mayfly.jobs import pauses
+from mayfly.jobs import browse, operate, pauses
 from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.jobs.chains import NewChain, insert_chain
@@ -55,6 +56,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")
 REPLACING = KEYED._replace(on_conflict="replace")
 PLAIN = NewJob("noop", "{}", "mail", 5, 1)
+DEAD_ONES: list[dict[str, str]] = [{"unique_key": "operated"}, {}]
 FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
 
 
@@ -100,6 +102,8 @@ def chapters(database: Database) -> Iterator[str]:
     yield from scheduling(database)
     yield from pausing(database)
     yield from cancelling(database)
+    yield from operating(database)
+    yield from browsing(database)
     yield from limiting(database)
     yield from cleaning(database)
 
@@ -201,6 +205,37 @@ def cancelling(database: Database) -> Iterator[str]:
     yield chapter("count by a filter", lambda: count_found(database, JOBS, CANCEL, filters[1]))
     looking = (JOBS, job.id, "worker-1", job.claims)
     yield chapter("look for a wish to cancel", lambda: database.read(lambda c: wish_to_cancel(c, *looking)))
+
+
+def operating(database: Database) -> Iterator[str]:
+    """Each verb on one job, with its deed."""
+    ann, until = Actor("ann"), database.clock.now() + timedelta(hours=1)
+    dead, other = (Which(ids=(insert_row(database, status="dead", lane="operated", **each),)) for each in DEAD_ONES)
+    pending = Which(ids=(insert_row(database, lane="operated"),))
+    yield chapter("retry", lambda: operate.retry(database, JOBS, dead, ann))
+    yield chapter("discard", lambda: operate.discard(database, JOBS, other, ann))
+    yield chapter("delay", lambda: operate.delay(database, JOBS, pending, until, ann))
+    yield chapter("retry what waits", lambda: operate.retry(database, JOBS, pending, ann))
+    yield chapter("find by error", lambda: operate.retry(database, JOBS, Which(error="f" * 16, lane="mail"), ann))
+    yield chapter("set a lane", lambda: operate.set_lane(database, "operated", 2, ann))
+    yield chapter("pause a lane", lambda: operate.pause(database, JOBS, "lane", "operated", ann))
+
+
+def browsing(database: Database) -> Iterator[str]:
+    now = database.clock.now()
+
+    def jobs(which: Which, words: str | None = None) -> Callable[[], object]:
+        return lambda: database.read(lambda c: browse.list_jobs(c, JOBS, which, words, size=1))
+
+    yield chapter("list all jobs", jobs(Which()))
+    yield chapter("list jobs by status and lane", jobs(Which(lane="operated", status="pending")))
+    yield chapter("search jobs", jobs(Which(group_key="g", type="noop"), "ann"))
+    yield chapter("list jobs by error", jobs(Which(error="f" * 16)))
+    yield chapter("list the dead", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "settled")))
+    yield chapter("list hosts", lambda: database.read(lambda c: browse.list_hosts(c, now)))
+    yield chapter("list cycles", lambda: database.read(browse.list_cycles))
+    yield chapter("list runners", lambda: database.read(browse.list_runners))
+    yield chapter("list deeds", lambda: database.read(browse.list_deeds))
 
 
 def limiting(database: Database) -> Iterator[str]:

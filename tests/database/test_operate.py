@@ -11,7 +11,7 @@ from mayfly.engine import Database
 from mayfly.errors import BadField, WhichJobs
 from mayfly.fleet.cycles import known_lanes
 from mayfly.jobs import operate
-from mayfly.jobs.operate import Done
+from mayfly.jobs.operate import Done, retrying
 from mayfly.jobs.pauses import load_pauses
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
@@ -19,7 +19,15 @@ from mayfly.jobs.which import Which
 from mayfly.outcome import Kind, Outcome
 from mayfly.schema import JOBS
 from tests import tables
-from tests.database.factories import claim_ids, claim_jobs, in_threads, insert_table_row, make_settler, rows_of
+from tests.database.factories import (
+    claim_ids,
+    claim_jobs,
+    in_threads,
+    insert_table_row,
+    make_settler,
+    rows_of,
+    servers_only,
+)
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
@@ -344,3 +352,26 @@ def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.claims, row.last_error) == ("dead", 1, 6, "again")
     assert [each.attempt for each in rows_of(database, tables.attempts)] == [5, 1]
+
+
+@servers_only
+def test_a_key_that_is_taken_between_look_and_change_is_seen(
+    database: Database, rival: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database refuses, the slice is done again, and its job stays dead; the others live again."""
+    held, free = insert_dead(database, unique_key="welcome:1"), insert_dead(database)
+    look = retrying._with_free_keys
+    thieves = [lambda: insert_row(rival, unique_key="welcome:1")]
+
+    def look_and_be_late(*arguments: Any) -> list[int]:
+        found = look(*arguments)
+        if thieves:
+            thieves.pop()()
+        return found
+
+    monkeypatch.setattr(retrying, "_with_free_keys", look_and_be_late)
+
+    done = operate.retry(database, JOBS, Which(ids=(held, free)), ANN)
+
+    assert (done, thieves) == (Done(changed=1, held=1), [])
+    assert statuses(database, held, free) == ["dead", "pending"]

@@ -122,8 +122,8 @@ INSERT INTO mayfly_runners (worker_id, cycle_id, lane, host, machine, pid, pid_s
 BEGIN;
 INSERT INTO mayfly_lanes (lane, passed_over) VALUES (%(lane)s, %(passed_over)s) ON DUPLICATE KEY UPDATE passed_over = VALUES(passed_over);
 
--- lanes passed over
-SELECT lane, passed_over FROM mayfly_lanes;
+-- lanes
+SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes;
 
 -- live runners
 SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at FROM mayfly_runners WHERE finished_at IS NULL;
@@ -201,25 +201,22 @@ UPDATE mayfly_jobs SET run_at = %(now)s, waiting_for = NULL WHERE id IN (…) AN
 SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(after)s AND type = %(type)s AND waiting_for LIKE 'type %% is paused%%' ORDER BY run_at, id LIMIT %(size)s;
 
 -- cancel two by id
-SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT %(size)s;
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) ORDER BY id LIMIT %(size)s;
 BEGIN;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id FOR UPDATE;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = %(now)s, last_error = %(reason)s, run_at = CASE WHEN run_at > %(now)s THEN %(now)s ELSE run_at END WHERE id IN (…) AND status = 'pending';
 DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = %(reason)s WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
-SELECT id, run_at FROM mayfly_jobs WHERE id IN (…) AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) LIMIT %(size)s;
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
 
 -- cancel a group
-SELECT id, run_at FROM mayfly_jobs WHERE group_key = %(group_key)s AND (status = 'pending' OR status = 'processing' AND cancel_reason IS NULL) ORDER BY id LIMIT %(size)s;
+SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) ORDER BY id LIMIT %(size)s;
 
 -- count by a filter
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 0 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 1 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND cancel_reason IS NULL AND priority = 2 AND run_at >= %(after)s AND lane = %(lane)s AND type = %(type)s AND status = 'pending' AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND type = %(type)s AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND type = %(type)s AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND type = %(type)s AND created_at < %(created_before)s ORDER BY run_at, id LIMIT %(size)s) AS found;
 
 -- look for a wish to cancel
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;

@@ -214,7 +214,6 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (s
 BEGIN IMMEDIATE;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, last_error = :reason, run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END WHERE id IN (…) AND status = 'pending';
-DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = :reason WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) AND id > :after_0 ORDER BY id LIMIT :size;
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
@@ -223,12 +222,99 @@ SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_a
 SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) ORDER BY id LIMIT :size;
 
 -- count by a filter
-SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
-SELECT COUNT(*) FROM (SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
+SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND type = :type AND created_at < :created_before ORDER BY run_at, id LIMIT :size) AS found;
 
 -- look for a wish to cancel
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+
+-- retry
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id LIMIT :size;
+BEGIN IMMEDIATE;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
+SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (:key_0) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
+UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) AND id > :after_0 ORDER BY id LIMIT :size;
+
+-- discard
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead')) ORDER BY id LIMIT :size;
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, cancel_reason = :reason WHERE id IN (…) AND status = 'dead';
+UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead')) AND id > :after_0 ORDER BY id LIMIT :size;
+
+-- delay
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < :until)) ORDER BY id LIMIT :size;
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET run_at = :until, waiting_for = :waiting_for WHERE id IN (…) AND status = 'pending' AND run_at < :until;
+UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < :until)) AND id > :after_0 ORDER BY id LIMIT :size;
+
+-- retry what waits
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id LIMIT :size;
+BEGIN IMMEDIATE;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
+UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL WHERE id IN (…) AND status = 'pending';
+UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) AND id > :after_0 ORDER BY id LIMIT :size;
+
+-- find by error
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = :error AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) AND lane = :lane AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT :size;
+
+-- set a lane
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_lanes (lane, max_workers, set_at, set_by) VALUES (:lane, :max_workers, :set_at, :set_by) ON CONFLICT (lane) DO UPDATE SET max_workers = excluded.max_workers, set_at = excluded.set_at, set_by = excluded.set_by;
+SELECT id FROM mayfly_audit WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+
+-- pause a lane
+BEGIN IMMEDIATE;
+SELECT id FROM mayfly_audit WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (:kind, :name, :paused_at, :paused_until, :paused_by, :reason) ON CONFLICT (kind, name) DO UPDATE SET paused_at = excluded.paused_at, paused_until = excluded.paused_until, paused_by = excluded.paused_by, reason = excluded.reason;
+
+-- list all jobs
+SELECT id, id FROM mayfly_jobs ORDER BY id DESC LIMIT :size;
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+
+-- list jobs by status and lane
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT :size;
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+
+-- search jobs
+SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key ORDER BY id DESC LIMIT 1 OFFSET :size;
+SELECT id, id FROM mayfly_jobs WHERE group_key = :group_key AND type = :type AND (LOWER(CAST(payload AS TEXT)) LIKE :text ESCAPE '!' OR LOWER(last_error) LIKE :text ESCAPE '!' OR LOWER(type) LIKE :text ESCAPE '!' OR LOWER(unique_key) LIKE :text ESCAPE '!' OR LOWER(group_key) LIKE :text ESCAPE '!') ORDER BY id DESC LIMIT :size;
+
+-- list jobs by error
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = :error ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET :size;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = :error AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) ORDER BY a.finished_at DESC, a.id DESC LIMIT :size;
+
+-- list the dead
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT :size;
+
+-- list hosts
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
+
+-- list cycles
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT :size;
+
+-- list runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT :size;
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size;
+
+-- list deeds
+SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT :size;
 
 -- take for the first time
 BEGIN IMMEDIATE;
@@ -258,7 +344,7 @@ SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 
 -- prune
--- 6 times:
+-- 7 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
@@ -278,6 +364,9 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority =
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'done' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
@@ -293,6 +382,12 @@ SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND prior
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'cancelled' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 AND run_at < :before AND finished_at < :before ORDER BY run_at, id LIMIT 500;

@@ -108,7 +108,7 @@ def test_a_filter_of_the_command_line_means_what_it_says(embedded: Installation)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Say which jobs: by id, group, lane, type or age."),
+        ((), "Say which jobs: by id, group, lane, type, error or age."),
         (("--yes",), "Say which jobs"),
         (("--status", "pending"), "Say which jobs"),
         (("--status", "done", "--lane", "x"), "'done' is not one of 'pending', 'processing'"),

@@ -156,6 +156,7 @@ def test_times_are_given_in_utc(name: str, expected: object) -> None:
     ("code", "meaning"),
     [
         (1213, Trouble.REPEAT),  # deadlock
+        (1062, Trouble.TAKEN),  # duplicate entry
         (1205, Trouble.REPEAT),  # lock wait
         (1020, Trouble.REPEAT),  # record has changed
         (2003, Trouble.AWAY),
@@ -181,6 +182,7 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Troubl
     ("state", "meaning"),
     [
         ("40001", Trouble.REPEAT),
+        ("23505", Trouble.TAKEN),
         ("40P01", Trouble.REPEAT),
         ("55P03", Trouble.REPEAT),
         ("57P01", Trouble.AWAY),

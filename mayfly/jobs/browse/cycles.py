@@ -47,14 +47,14 @@ COLUMNS = ", ".join(CycleView._fields)
 LAST = "SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host"
 
 
-def cycles(connection: Connection, size: int = 20, before: int | None = None) -> list[CycleView]:
+def list_cycles(connection: Connection, size: int = 20, before: int | None = None) -> list[CycleView]:
     """The newest first; `before` is the id of the last of the page before."""
     older = " WHERE id < :before" if before is not None else ""
     looking = f"SELECT {COLUMNS} FROM mayfly_cycles{older} ORDER BY id DESC LIMIT :size"
     return [_cycle(row) for row in connection.execute(looking, {"before": before, "size": size}).all()]
 
 
-def hosts(connection: Connection, now: datetime) -> list[HostView]:
+def list_hosts(connection: Connection, now: datetime) -> list[HostView]:
     """Every host that had a cycle within a day; a cycle's number is the millisecond in which it began."""
     last = connection.execute(LAST, {"since": milliseconds(now - DAY)}).scalars()
     if not last:

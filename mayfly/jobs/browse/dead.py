@@ -39,7 +39,7 @@ class DeadGroups(NamedTuple):
         return {"groups": groups, "looked_at": self.looked_at, "is_cut": self.is_cut}
 
 
-def dead_groups(connection: Connection, jobs: JobTable, lane: str | None = None) -> DeadGroups:
+def list_dead(connection: Connection, jobs: JobTable, lane: str | None = None) -> DeadGroups:
     """Of the newest in each lane and priority, as many as are worth reading."""
     which = Which(lane=lane, status=DEAD).checked()
     found = ranges(connection, jobs, which, {DEAD: ""}, {})

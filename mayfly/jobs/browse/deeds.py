@@ -21,7 +21,7 @@ class DeedView(NamedTuple):
         return facts_of(self)
 
 
-def deeds(connection: Connection, size: int = 50, before: int | None = None) -> list[DeedView]:
+def list_deeds(connection: Connection, size: int = 50, before: int | None = None) -> list[DeedView]:
     older = " WHERE id < :before" if before is not None else ""
     looking = f"SELECT {', '.join(DeedView._fields)} FROM mayfly_audit{older} ORDER BY id DESC LIMIT :size"
     rows = connection.execute(looking, {"before": before, "size": size}).all()

@@ -72,7 +72,7 @@ class JobView(NamedTuple):
         }
 
 
-def job_view(
+def read_job(
     connection: Connection, jobs: JobTable, job_id: int, settings: Settings, registry: Registry, now: datetime
 ) -> JobView:
     found = connection.execute(row_statement(jobs), {"id": job_id}).first()
@@ -130,10 +130,15 @@ def _batch(connection: Connection, jobs: JobTable, key: str) -> BatchView | None
     found = connection.execute(BATCH, {"key": key}).first()
     if found is None:
         return None
-    rows = connection.execute(group_statement(jobs), {"key": key, "size": MOST_COUNTED + 1}).all()
-    counted = {jobs.word_of(status): int(number) for status, number in rows}
+    counted = count_group(connection, jobs, key)
     times = read_row(("sealed_at", "completed_at", "abandoned_at"), found)
     return BatchView(key, Capped.of(sum(counted.values()), MOST_COUNTED), counted, **times)
+
+
+def count_group(connection: Connection, jobs: JobTable, key: str) -> dict[str, int]:
+    """How many of its jobs are what; of the newest MOST_COUNTED + 1."""
+    rows = connection.execute(group_statement(jobs), {"key": key, "size": MOST_COUNTED + 1}).all()
+    return {jobs.word_of(status): int(number) for status, number in rows}
 
 
 def _steps(connection: Connection, job_id: int) -> list[str]:

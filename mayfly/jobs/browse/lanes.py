@@ -61,7 +61,7 @@ class _Found(NamedTuple):
     next_run_at: datetime | None = None
 
 
-def lanes(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> list[LaneView]:
+def list_lanes(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> list[LaneView]:
     """Those that have rows, those that the settings name, and those that somebody paused or set."""
     with_rows = find_lanes(connection, jobs)
     found = _look(connection, jobs, with_rows, now)

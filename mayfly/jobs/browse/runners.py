@@ -30,7 +30,7 @@ class RunnerView(NamedTuple):
         return facts_of(self)
 
 
-def runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
+def list_runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
     """Those that live first, then the newest that ended."""
     names = ", ".join(f"r.{name}" for name in RunnerView._fields)  # SIGNAL is a word of MySQL's language
     looking = f"SELECT {names} FROM mayfly_runners AS r WHERE r.finished_at"

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from mayfly import exits
 from mayfly.connection import Connection
 from mayfly.jobs.browse.capped import told
-from mayfly.jobs.browse.cycles import HostView, hosts
-from mayfly.jobs.browse.lanes import LaneView, lanes
+from mayfly.jobs.browse.cycles import HostView, list_hosts
+from mayfly.jobs.browse.lanes import LaneView, list_lanes
 from mayfly.jobs.why import STALE
 from mayfly.schema import JobTable
 from mayfly.settings import Settings
@@ -58,5 +58,5 @@ class Status(NamedTuple):
         }
 
 
-def status(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> Status:
-    return Status(tuple(lanes(connection, jobs, settings, now)), tuple(hosts(connection, now)), now)
+def read_status(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> Status:
+    return Status(tuple(list_lanes(connection, jobs, settings, now)), tuple(list_hosts(connection, now)), now)

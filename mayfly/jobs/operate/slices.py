@@ -1,7 +1,7 @@
 """How a verb is carried out: jobs are found along an index, changed in slices, and counted in its deed."""
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,11 +14,12 @@ from mayfly.schema import JobTable
 
 ROWS_PER_SLICE = 1000
 MOST_COUNTED = 10_000
+SOON = timedelta(seconds=1)  # what is due by then need not be hurried
 
 
 class Verb(NamedTuple):
     name: str
-    open_to: Callable[[JobTable], Open]  # the jobs that it can be done to; `:now` and `:until` may stand in it
+    open_to: Callable[[JobTable], Open]  # the jobs that it can be done to; `:soon` and `:until` may stand in it
     asks_for: str | None = None  # the status that is meant where a filter names none
 
 
@@ -47,12 +48,16 @@ class Errand(NamedTuple):
     now: datetime
     until: datetime | None = None
 
+    @property
+    def meant(self) -> Which:
+        """With the status that is meant where none is named."""
+        which = self.which.open_to(tuple(self.verb.open_to(self.jobs)), self.verb.name)
+        says_it = which.ids is not None or which.status is not None
+        return which if says_it else which._replace(status=self.verb.asks_for)
+
     def ranges(self) -> list[Range]:
-        open_to = self.verb.open_to(self.jobs)
-        which = self.which.open_to(tuple(open_to), self.verb.name)
-        if which.ids is None and which.status is None:
-            which = which._replace(status=self.verb.asks_for)
-        given: Mapping[str, Any] = {"now": self.now, "until": self.until}
+        which, open_to = self.meant, self.verb.open_to(self.jobs)
+        given: Mapping[str, Any] = {"soon": self.now + SOON, "until": self.until}
         return self.database.read(lambda connection: ranges(connection, self.jobs, which, open_to, given))
 
     def carry_out(self, change: Change, deed: Deed | None, tell: Tell) -> Done:

@@ -344,3 +344,12 @@ def test_a_busy_runner_takes_nothing_but_its_place(pending: int, running: int, b
     plan = plan_runners([make_count(pending=pending, running=running, busy=busy)], NO_POOLS, ROOMY)
 
     assert only(plan).planned == planned
+
+
+def test_a_cap_that_somebody_set_says_by_whom() -> None:
+    """As the cut of a plan, so that nobody looks for it in the settings."""
+    lane = Lane("mail", batch_size=5, max_workers=2, set_by="ann")
+
+    [planned] = plan_runners([LaneCount(lane, pending=100)], {}, Slots(free=32)).lanes
+
+    assert (planned.planned, planned.cuts) == (2, ("max_workers 2 set by ann",))

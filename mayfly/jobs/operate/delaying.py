@@ -9,7 +9,7 @@ from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import BadField
 from mayfly.jobs.audit import Deed
-from mayfly.jobs.operate.cancel import by_whom
+from mayfly.jobs.operate.cancelling import by_whom
 from mayfly.jobs.operate.slices import Done, Errand, Tell, Verb, nobody
 from mayfly.jobs.which import Open, Which
 from mayfly.schema import PENDING, WAITING_LENGTH, JobTable

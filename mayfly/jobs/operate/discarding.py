@@ -8,8 +8,7 @@ from mayfly.actor import Actor
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.jobs.audit import Deed
-from mayfly.jobs.chains import end_chains
-from mayfly.jobs.operate.cancel import by_whom
+from mayfly.jobs.operate.cancelling import by_whom
 from mayfly.jobs.operate.slices import Done, Errand, Tell, Verb, nobody
 from mayfly.jobs.which import Open, Which
 from mayfly.schema import DEAD, JobTable
@@ -32,18 +31,7 @@ def discard(
 
 
 def _discard(connection: Connection, jobs: JobTable, ids: Sequence[int], reason: str, now: datetime) -> Done:
-    found = connection.execute(f"{dead_statement(jobs)}{connection.dialect.row_lock}", ids=ids).scalars()
-    if found:
-        connection.execute(discard_statement(jobs), {"reason": reason, "now": now}, found)
-        end_chains(connection, found)
-    return Done(changed=len(found))
-
-
-@cache
-def dead_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    which = f"{{ids of {c.id}}} AND {c.status} = '{jobs.dead}'"
-    return f"SELECT {c.id} FROM {jobs.table} WHERE {which} ORDER BY {c.id}"
+    return Done(changed=connection.execute(discard_statement(jobs), {"reason": reason, "now": now}, ids).rowcount)
 
 
 @cache

@@ -10,7 +10,6 @@ from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.jobs.audit import Deed
 from mayfly.jobs.batches import complete_all
-from mayfly.jobs.chains import end_chains
 from mayfly.jobs.operate.slices import Done, Errand, Tell, Verb, nobody
 from mayfly.jobs.which import Open, Which
 from mayfly.schema import PENDING, PROCESSING, JobTable
@@ -63,7 +62,6 @@ def _cancel(connection: Connection, jobs: JobTable, ids: Sequence[int], reason: 
     running = [job_id for job_id, status in found if status == jobs.processing]
     if waiting:
         connection.execute(cancel_statement(jobs), {"reason": reason, "now": now}, waiting)
-        end_chains(connection, waiting)
     if running:
         connection.execute(tell_statement(jobs), {"reason": reason}, running)
     return Done(changed=len(waiting), told=len(running))

@@ -1,6 +1,6 @@
 """Give jobs that ended all their tries again, and those that wait for a later one theirs now: always the same row."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from mayfly.actor import Actor
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.jobs.audit import Deed
-from mayfly.jobs.operate.slices import Done, Errand, Tell, Verb, nobody
+from mayfly.jobs.operate.slices import SOON, Done, Errand, Tell, Verb, nobody
 from mayfly.jobs.terms import LIVE
 from mayfly.jobs.terms import PENDING as WHILE_PENDING
 from mayfly.jobs.unique import held_among_statement
@@ -18,7 +18,7 @@ from mayfly.schema import CANCELLED, DEAD, PENDING, JobTable
 
 
 def retryable(jobs: JobTable) -> Open:
-    return {DEAD: "", CANCELLED: "", PENDING: f"{jobs.c.run_at} > :now"}
+    return {DEAD: "", CANCELLED: "", PENDING: f"{jobs.c.run_at} > :soon"}
 
 
 RETRY = Verb("retry", retryable, asks_for=DEAD)
@@ -30,12 +30,21 @@ def retry(
     """A filter that names no status means dead jobs."""
     now = database.clock.now()
     errand = Errand(database, jobs, RETRY, which, now)
-    deed = Deed(actor, RETRY.name, str(which), now, reason)
-    return errand.carry_out(lambda connection, ids: _retry(connection, jobs, ids, now), deed, tell)
+    deed, status = Deed(actor, RETRY.name, str(which), now, reason), errand.meant.status
+
+    def change(connection: Connection, ids: Sequence[int]) -> Done:
+        return _retry(connection, jobs, ids, now, retryable(jobs) if status is None else (status,))
+
+    return errand.carry_out(change, deed, tell)
 
 
-def _retry(connection: Connection, jobs: JobTable, ids: Sequence[int], now: datetime) -> Done:
-    found = connection.execute(f"{look_statement(jobs)}{connection.dialect.row_lock}", {"now": now}, ids).all()
+def _retry(
+    connection: Connection, jobs: JobTable, ids: Sequence[int], now: datetime, statuses: Collection[str]
+) -> Done:
+    """What each of them is by now decides: somebody else may retry them at the same time."""
+    values = {"soon": now + SOON}
+    rows = connection.execute(f"{look_statement(jobs)}{connection.dialect.row_lock}", values, ids).all()
+    found = [row for row in rows if jobs.word_of(row[1]) in statuses]
     waiting = [row[0] for row in found if row[1] == jobs.pending]
     ended = [row for row in found if row[1] != jobs.pending]
     free = _with_free_keys(connection, jobs, ended)
@@ -73,7 +82,7 @@ def _would_hold(key: str | None, scope: str, claims: int) -> bool:
 def look_statement(jobs: JobTable) -> str:
     c = jobs.c
     columns = ", ".join((c.id, c.status, c.unique_key, c.unique_scope, c.claims))
-    waits = f"({c.status} = '{jobs.pending}' AND {c.run_at} > :now)"
+    waits = f"({c.status} = '{jobs.pending}' AND {c.run_at} > :soon)"
     which = f"{{ids of {c.id}}} AND ({_ended(jobs)} OR {waits})"
     return f"SELECT {columns} FROM {jobs.table} WHERE {which} ORDER BY {c.id}"
 
@@ -97,7 +106,7 @@ def hurry_statement(jobs: JobTable) -> str:
     c = jobs.c
     return (
         f"UPDATE {jobs.table} SET {c.run_at} = :now, {c.waiting_for} = NULL"
-        f" WHERE {{ids of {c.id}}} AND {c.status} = '{jobs.pending}' AND {c.run_at} > :now"
+        f" WHERE {{ids of {c.id}}} AND {c.status} = '{jobs.pending}'"
     )
 
 
