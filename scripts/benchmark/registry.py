@@ -17,6 +17,7 @@ from scripts.benchmark.lines import (
     runners,
     schedules,
     size,
+    views,
     waiting,
 )
 
@@ -52,6 +53,7 @@ LINES: dict[str, Line] = {
     "behind": Line("1,000,000 jobs behind a key that is used up", behind.measure, _on(400, 300, 250)),
     "schedules": Line("62 schedules due in one minute", schedules.measure, _on(30, 30, 25), scales=False),
     "size": Line("claims and idle cycles at 10,000,000 rows", size.measure, _on(220, 160, 130)),
+    "views": Line("what operators look at, at 10,000,000 rows", views.measure, _on(200, 150, 120)),
     "enqueue": Line("2,000 jobs one by one", enqueue.measure_one, _on(20, 15, 8)),
     "enqueue_many": Line("100,000 jobs at once", enqueue.measure_many, _on(30, 25, 12)),
     "memory": Line("memory of a drain, and what is left", memory.measure, _on(80, 50, 40)),
