@@ -27,6 +27,7 @@ from mayfly.schema import JOBS
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
 from mayfly.statedir import lock_path, open_state_dir, state_dir
+from mayfly.terminal import table
 from mayfly.usual import Usual
 from mayfly.version import require_version
 
@@ -154,12 +155,10 @@ def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
         pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
         figures = (pending, str(each.count.running), str(each.wanted), str(each.planned))
         rows.append((each.count.lane.name, *figures, ", ".join(each.cuts) or "-"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     by_hand = [f"Lane {lane.name}: {lane.cap}." for lane in (each.count.lane for each in plan.lanes) if lane.set_by]
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
-    return "\n".join([*lines, "", *by_hand, *fired, last])
+    return "\n".join([table(rows), "", *by_hand, *fired, last])
 
 
 def usual_lines(plan: Plan, usual: Usual) -> list[str]:

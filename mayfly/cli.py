@@ -8,11 +8,15 @@ import click
 
 from mayfly import __version__, commandline, exits
 from mayfly.batching.cli import batches
-from mayfly.control.cli import cancel, pause, pauses, resume, why
+from mayfly.control import cli as control
+from mayfly.lanes import cli as lanes
 from mayfly.limits.cli import limits
 from mayfly.operators import time_with_zone
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
+from mayfly.terminal import has_colour
+from mayfly.upkeep import cli as upkeep
+from mayfly.views import cli as views
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -104,7 +108,7 @@ def doctor(as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps([each.facts() for each in findings], indent=2))
     else:
-        click.echo(render(findings, colour=sys.stdout.isatty()))
+        click.echo(render(findings, colour=has_colour(sys.stdout)))
     return exits.ERROR if any(each.is_problem for each in findings) else exits.SUCCESS
 
 
@@ -118,26 +122,7 @@ def dev(lanes: tuple[str, ...]) -> int:
     return run_cycles(lanes)
 
 
-@mayfly.command()
-@click.option(
-    "--timeout", type=click.FloatRange(0), default=60.0, show_default=True, help="Seconds to wait for their end."
-)
-@click.option("--dry-run", is_flag=True, help="Only say who would be ended.")
-def interrupt(timeout: float, dry_run: bool) -> int:
-    """End the dispatchers of this host early, as before a deploy; exit 1 if one is still there after the timeout.
-
-    They start nothing more. A job that runs may finish for up to 30 seconds; then it is given back unspent.
-    """
-    from mayfly.interrupting import end_dispatchers
-
-    code = exits.SUCCESS
-    for sentence, is_well in end_dispatchers(load_settings(), timeout, dry_run):
-        click.echo(sentence)
-        code = code if is_well else exits.ERROR
-    return code
-
-
-for command in (batches, schedules, pause, resume, pauses, cancel, why, limits):
+for command in (batches, schedules, limits, *views.COMMANDS, *control.COMMANDS, *lanes.COMMANDS, *upkeep.COMMANDS):
     mayfly.add_command(command)
 
 

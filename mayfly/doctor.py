@@ -18,6 +18,7 @@ from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
 from mayfly.spans import span
 from mayfly.statedir import open_state_dir
+from mayfly.terminal import GREEN, RED, YELLOW, painted
 from mayfly.version import require_version
 
 STALE = timedelta(minutes=3)  # cron missed more than one minute
@@ -46,13 +47,12 @@ def examine() -> list[Finding]:
 
 
 def render(findings: list[Finding], colour: bool) -> str:
-    paint = {Health.OK: "32", Health.WARNING: "33", Health.PROBLEM: "31"}
-    coloured = colour and "NO_COLOR" not in os.environ
+    paint = {Health.OK: GREEN, Health.WARNING: YELLOW, Health.PROBLEM: RED}
     width = max(len(each.what) for each in findings)
     lines = []
     for each in findings:
         word = each.health.ljust(7)
-        shown = f"\x1b[{paint[each.health]}m{word}\x1b[0m" if coloured else word
+        shown = painted(word, paint[each.health], colour)
         lines.append(f"{shown}  {each.what.ljust(width)}  " + each.text.replace("\n", "\n" + " " * (width + 11)))
     return "\n".join(lines)
 

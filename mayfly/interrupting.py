@@ -3,13 +3,17 @@
 import signal
 from collections.abc import Iterator, Sequence
 
+from mayfly.actor import Actor
 from mayfly.clock import monotonic
+from mayfly.errors import MayflyError
 from mayfly.fleet.dispatchers import Dispatcher, all_here
+from mayfly.jobs.audit import Deed
+from mayfly.opening import open_database
 from mayfly.settings import Settings
 from mayfly.statedir import state_dir
 
 
-def end_dispatchers(settings: Settings, timeout: float, dry_run: bool) -> Iterator[tuple[str, bool]]:
+def end_dispatchers(settings: Settings, timeout: float, dry_run: bool, actor: Actor) -> Iterator[tuple[str, bool]]:
     """What is found and what becomes of it, in sentences; and whether each is as it should be."""
     found = all_here(state_dir(settings))
     if not found:
@@ -17,8 +21,19 @@ def end_dispatchers(settings: Settings, timeout: float, dry_run: bool) -> Iterat
     deadline = monotonic() + timeout
     for each in found:
         yield f"Dispatcher {each.process.pid} {_manner(each)}.", True
-    if not dry_run:
+    if found and not dry_run:
         yield from _end(found, deadline, timeout)
+        yield from _note(settings, actor)
+
+
+def _note(settings: Settings, actor: Actor) -> Iterator[tuple[str, bool]]:
+    """In the audit, if it can be: dispatchers are ended while the database is away, too."""
+    try:
+        database = open_database(settings)
+        deed = Deed(actor, "interrupt", f"host {settings.host_name}", database.clock.now())
+        database.run(deed.note)
+    except MayflyError as error:
+        yield f"Who ended them is not in the audit: {error}", True
 
 
 def _end(found: Sequence[Dispatcher], deadline: float, timeout: float) -> Iterator[tuple[str, bool]]:

@@ -74,5 +74,5 @@ def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
     if not yes:
         ask(f"Abandon the batch {name}, and cancel {listing.counted(number)}?")
     ended = abandon_batch(database, JOBS, name, reason or "its producer is gone", this_user(TERMINAL))
-    click.echo(f"Abandoned the batch {name}. {listing.cancelled(ended)}")
+    click.echo(f"Abandoned the batch {name}. {ended.ended} jobs cancelled.")
     return exits.SUCCESS

@@ -7,9 +7,12 @@ from typing import Any
 
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
-from mayfly.jobs.batches import UNSEALED, count_statement
+from mayfly.jobs.batches import UNSEALED
+from mayfly.jobs.browse.capped import MOST_COUNTED
+from mayfly.jobs.browse.job import count_group
 from mayfly.jobs.filling import LONG
-from mayfly.schema import JobTable
+from mayfly.schema import CANCELLED, DEAD, DONE, PENDING, PROCESSING, JobTable
+from mayfly.terminal import table
 
 MOST_OPEN = 100
 MOST_RECENT = 20
@@ -36,6 +39,7 @@ class ListedBatch:
     cancelled: int
     since: datetime
     completed_at: datetime | None
+    is_capped: bool = False  # there are more jobs: only the newest were counted
 
     def facts(self) -> dict[str, Any]:
         ended = self.completed_at and self.completed_at.isoformat(timespec="seconds")
@@ -56,17 +60,18 @@ def never_sealed(connection: Connection, now: datetime) -> list[tuple[str, datet
 def _listed(
     connection: Connection, jobs: JobTable, now: datetime, key: str, created_at: Any, *ends: Any
 ) -> ListedBatch:
-    counted = dict(connection.execute(count_statement(jobs), {"key": key}).all())
+    counted = count_group(connection, jobs, key)
     completed_at, since = ends[1], utc_from_driver(created_at)
     return ListedBatch(
         batch=key,
         state=_state(now - since, *ends),
-        left=counted.get(jobs.pending, 0) + counted.get(jobs.processing, 0),
-        done=counted.get(jobs.done, 0),
-        dead=counted.get(jobs.dead, 0),
-        cancelled=counted.get(jobs.cancelled, 0),
+        left=counted.get(PENDING, 0) + counted.get(PROCESSING, 0),
+        done=counted.get(DONE, 0),
+        dead=counted.get(DEAD, 0),
+        cancelled=counted.get(CANCELLED, 0),
         since=since,
         completed_at=completed_at and utc_from_driver(completed_at),
+        is_capped=sum(counted.values()) > MOST_COUNTED,
     )
 
 
@@ -85,7 +90,7 @@ def render(listed: Sequence[ListedBatch]) -> str:
         return "There are no batches. See docs/batches.md."
     lines: list[tuple[str, ...]] = [("batch", "state", "left", "done", "dead", "cancelled", "since (UTC)")]
     for each in listed:
-        figures = map(str, (each.left, each.done, each.dead, each.cancelled))
+        more = "+" if each.is_capped else ""
+        figures = (f"{number}{more}" for number in (each.left, each.done, each.dead, each.cancelled))
         lines.append((each.batch, each.state, *figures, f"{each.since:%Y-%m-%d %H:%M:%S}"))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return table(lines)

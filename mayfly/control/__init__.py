@@ -1,1 +1,1 @@
-"""Commands of those who hold work up, end it, and ask why it does not go on."""
+"""Commands of those who end jobs, run them again or later, and ask why one does not go on."""

@@ -1,116 +1,104 @@
-"""The commands of those who hold work up, end it, and ask why it does not go on."""
+"""The commands of those who end jobs, run them again or later, and ask why one does not go on."""
 
 import json
+from typing import Any
 
 import click
 
 from mayfly import exits
 from mayfly.actor import TERMINAL, this_user
-from mayfly.control.parameters import ask, duration, name_given
-from mayfly.operators import end_of_pause, pause_options
+from mayfly.control.parameters import duration, jobs_meant, jobs_options
+from mayfly.jobs.terms import span_of
+from mayfly.operators import end_of_pause
 from mayfly.settings import load_settings
 
-KIND = click.Choice(("lane", "type"))
-
 
 @click.command()
-@click.argument("kind", type=KIND, metavar="lane|type")
-@click.argument("name", callback=name_given)
-@pause_options
-def pause(kind: str, name: str, reason: str | None, until: str | None) -> int:
-    """Start nothing more in the lane NAME, or of the type NAME, on all hosts. What runs already is not touched."""
-    from mayfly.control.listing import doubt  # the database, only where it is needed
-    from mayfly.jobs import operate
-    from mayfly.opening import open_database
-    from mayfly.schema import JOBS
-
-    settings = load_settings()
-    database = open_database(settings)
-    end = end_of_pause(until, database.clock.now())
-    operate.pause(database, JOBS, kind, name, this_user(TERMINAL), end, reason)
-    for warning in doubt(settings, database, kind, name):
-        click.echo(warning, err=True)
-    click.echo(f"Paused {kind} {name}{f' until {until}' if until else ''}.")
-    return exits.SUCCESS
-
-
-@click.command()
-@click.argument("kind", type=KIND, metavar="lane|type")
-@click.argument("name", callback=name_given)
-def resume(kind: str, name: str) -> int:
-    """Let the lane NAME, or the type NAME, go on. What a paused type had put off is due at once."""
-    from mayfly.jobs import operate
-    from mayfly.opening import open_database
-    from mayfly.schema import JOBS
-
-    was_paused, moved = operate.resume(open_database(load_settings()), JOBS, kind, name, this_user(TERMINAL))
-    told = f"Resumed {kind} {name}." if was_paused else f"{kind.capitalize()} {name} was not paused."
-    click.echo(f"{told} {moved} jobs are due again." if moved else told)
-    return exits.SUCCESS
-
-
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def pauses(as_json: bool) -> int:
-    """List the lanes and types that are paused, since when, until when, by whom and why."""
-    from mayfly.control import listing
-    from mayfly.jobs.pauses import load_pauses
-    from mayfly.opening import open_database
-
-    database = open_database(load_settings())
-    now = database.clock.now()
-    known = database.read(lambda connection: load_pauses(connection, now))
-    held = sorted([*known.lanes.values(), *known.types.values()], key=lambda each: (each.kind, each.name))
-    if as_json:
-        click.echo(json.dumps(list(map(listing.facts, held)), indent=2))
-    else:
-        click.echo("\n".join(map(listing.line, held)) or "Nothing is paused.")
-    return exits.SUCCESS
-
-
-@click.command()
-@click.argument("ids", nargs=-1, type=int, metavar="[ID]...")
-@click.option("--group", "group_key", metavar="KEY", help="Those with this group_key.")
-@click.option("--lane", metavar="NAME", help="Those of this lane.")
-@click.option("--type", "type_name", metavar="NAME", help="Those of this type.")
-@click.option("--status", type=click.Choice(("pending", "processing")), help="Only those that wait, or that run.")
-@click.option("--older-than", callback=duration, metavar="TIME", help="Enqueued so long ago: 90s, 5m, 2h, 1d.")
-@click.option("--reason", help="Why; kept with each job.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Count them, cancel nothing.")
-def cancel(
-    ids: tuple[int, ...],
-    group_key: str | None,
-    lane: str | None,
-    type_name: str | None,
-    status: str | None,
-    older_than: int | None,
-    reason: str | None,
-    yes: bool,
-    dry_run: bool,
-) -> int:
+@jobs_options(("pending", "processing"))
+def cancel(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
     """Cancel the unfinished jobs that have all of what is named.
 
     Those that wait end at once. Those that run are told, and end when their handlers look.
     """
-    from mayfly.cancelling import created_before
-    from mayfly.control import listing
+    from mayfly.control.changing import Change, change_jobs
     from mayfly.jobs import operate
-    from mayfly.jobs.which import Which
     from mayfly.opening import open_database
     from mayfly.schema import JOBS
 
     database = open_database(load_settings())
-    before = None if older_than is None else created_before(database, older_than)
-    which = Which(ids or None, group_key, lane, type_name, status, before)
-    number = operate.count_found(database, JOBS, operate.CANCEL, which)
-    if dry_run:
-        click.echo(f"{listing.counted(number)} would be cancelled; nothing was changed.")
-        return exits.SUCCESS
-    if number > 1 and not yes:
-        ask(f"Cancel {listing.counted(number)}?")
-    click.echo(listing.cancelled(operate.cancel(database, JOBS, which, this_user(TERMINAL), reason)))
-    return exits.SUCCESS
+    which = jobs_meant(database, **named)
+
+    def act(tell: operate.Tell) -> operate.Done:
+        ended, told = operate.cancel(database, JOBS, which, this_user(TERMINAL), reason, tell)
+        return operate.Done(ended, told)
+
+    return change_jobs(database, Change(operate.CANCEL, "cancelled", "unfinished job"), which, yes, dry_run, act)
+
+
+@click.command()
+@jobs_options(("dead", "cancelled", "pending"))
+def retry(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
+    """Run jobs again that are dead or cancelled, with all their tries, or at once what waits for a later try.
+
+    The same job, never a copy. A filter without --status means those that are dead.
+    """
+    from mayfly.control.changing import Change, change_jobs
+    from mayfly.jobs import operate
+    from mayfly.opening import open_database
+    from mayfly.schema import JOBS
+
+    database = open_database(load_settings())
+    which = jobs_meant(database, **named)
+
+    def act(tell: operate.Tell) -> operate.Done:
+        return operate.retry(database, JOBS, which, this_user(TERMINAL), reason, tell)
+
+    change = Change(operate.RETRY, "due again", "job that could be tried again")
+    return change_jobs(database, change, which, yes, dry_run, act)
+
+
+@click.command()
+@jobs_options(("dead",))
+def discard(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
+    """Let dead jobs leave the list: they end as cancelled, with who and why."""
+    from mayfly.control.changing import Change, change_jobs
+    from mayfly.jobs import operate
+    from mayfly.opening import open_database
+    from mayfly.schema import JOBS
+
+    database = open_database(load_settings())
+    which = jobs_meant(database, **named)
+
+    def act(tell: operate.Tell) -> operate.Done:
+        return operate.discard(database, JOBS, which, this_user(TERMINAL), reason, tell)
+
+    return change_jobs(database, Change(operate.DISCARD, "discarded", "dead job"), which, yes, dry_run, act)
+
+
+@click.command()
+@jobs_options(("pending",))
+@click.option("--by", callback=duration, metavar="TIME", help="So long from now: 90s, 5m, 2h, 1d.")
+@click.option("--until", metavar="TIME", help="Until then, e.g. 2026-05-04T12:00+02:00.")
+def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
+    """Put off jobs that wait. One that is due later anyway stays where it is."""
+    from mayfly.control.changing import Change, change_jobs
+    from mayfly.jobs import operate
+    from mayfly.opening import open_database
+    from mayfly.schema import JOBS
+
+    if (by is None) == (until is None):
+        raise click.UsageError("Say how long by --by, or until when by --until.")
+    database = open_database(load_settings())
+    now = database.clock.now()
+    end = end_of_pause(until, now) if by is None else now + span_of("by", by)
+    assert end is not None
+    which = jobs_meant(database, **named)
+
+    def act(tell: operate.Tell) -> operate.Done:
+        return operate.delay(database, JOBS, which, end, this_user(TERMINAL), reason, tell)
+
+    change = Change(operate.DELAY, "delayed", "job that waits and is due before", end)
+    return change_jobs(database, change, which, yes, dry_run, act)
 
 
 @click.command()
@@ -134,3 +122,6 @@ def why(job_id: int, as_json: bool) -> int:
     else:
         click.echo(listing.explained(known.row, reasons))
     return exits.SUCCESS
+
+
+COMMANDS = (cancel, retry, discard, delay, why)

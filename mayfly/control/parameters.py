@@ -1,11 +1,19 @@
 """What is read from the command line, or asked of whoever sits there."""
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from mayfly.schema import NAME_LENGTH
 from mayfly.wording import storable
+
+if TYPE_CHECKING:
+    from mayfly.engine import Database
+    from mayfly.jobs.which import Which
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def name_given(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -30,3 +38,45 @@ def ask(question: str) -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} Nobody is here to answer: say so with --yes.")
     click.confirm(question, abort=True)
+
+
+def jobs_options(statuses: Sequence[str]) -> Callable[[Command], Command]:
+    """Which jobs are meant, and how sure one is: what every command that changes jobs has."""
+    options = (
+        click.argument("ids", nargs=-1, type=int, metavar="[ID]..."),
+        click.option("--group", "group_key", metavar="KEY", help="Those with this group_key."),
+        click.option("--lane", metavar="NAME", help="Those of this lane."),
+        click.option("--type", "type_name", metavar="NAME", help="Those of this type."),
+        click.option("--status", type=click.Choice(tuple(statuses)), help="Only those that are so."),
+        click.option("--error", metavar="FINGERPRINT", help="Those whose last error has it; see `mayfly dead`."),
+        click.option(
+            "--older-than", callback=duration, metavar="TIME", help="Enqueued so long ago: 90s, 5m, 2h, 1d."
+        ),
+        click.option("--reason", help="Why; kept with the jobs or in the audit."),
+        click.option("--yes", is_flag=True, help="Do not ask."),
+        click.option("--dry-run", is_flag=True, help="Count them, change nothing."),
+    )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def jobs_meant(
+    database: "Database",
+    ids: tuple[int, ...],
+    group_key: str | None,
+    lane: str | None,
+    type_name: str | None,
+    status: str | None,
+    error: str | None,
+    older_than: int | None,
+) -> "Which":
+    from mayfly.cancelling import created_before
+    from mayfly.jobs.which import Which
+
+    before = None if older_than is None else created_before(database, older_than)
+    return Which(ids or None, group_key, lane, type_name, status, before, error=error)

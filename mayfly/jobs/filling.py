@@ -21,9 +21,7 @@ def seal_batch(database: Database, jobs: JobTable, key: str) -> bool:
     return is_sealed
 
 
-def abandon_batch(
-    database: Database, jobs: JobTable, key: str, reason: str, actor: Actor | None = None
-) -> Cancelled:
+def abandon_batch(database: Database, jobs: JobTable, key: str, reason: str, actor: Actor | None = None) -> Cancelled:
     """It is never complete, and what waits in it is cancelled. May be repeated after a kill between the two."""
     now = database.clock.now()
     database.run(lambda connection: abandon(connection, key, now))

@@ -17,7 +17,7 @@ def limits(words: str | None, used_up: bool, as_json: bool) -> int:
 
     A key appears here with its first job, and is forgotten a week after its window.
     """
-    from mayfly.limits.listing import list_limits, table  # the database, only where it is needed
+    from mayfly.limits.listing import as_text, list_limits  # the database, only where it is needed
     from mayfly.opening import open_database
 
     database = open_database(load_settings())
@@ -30,5 +30,5 @@ def limits(words: str | None, used_up: bool, as_json: bool) -> int:
     elif not found:
         click.echo("No such limit is in use.")
     else:
-        click.echo("\n".join(table(found)))
+        click.echo(as_text(found))
     return exits.SUCCESS

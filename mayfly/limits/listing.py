@@ -9,6 +9,7 @@ from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.limits.limit import AT_ONCE
 from mayfly.limits.store import HOLDERS, is_held
+from mayfly.terminal import table
 
 ROWS = "SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span"
 
@@ -52,9 +53,5 @@ def list_limits(connection: Connection, now: datetime) -> Iterator[Listed]:
             yield Listed(key, span, used, most, utc_from_driver(ends_at))
 
 
-def table(listed: Sequence[Listed]) -> Iterator[str]:
-    """As lines of text, under a heading."""
-    rows = [HEADING, *(each.cells() for each in listed)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+def as_text(listed: Sequence[Listed]) -> str:
+    return table([HEADING, *(each.cells() for each in listed)])

@@ -162,7 +162,7 @@ def test_only_the_settings_read_the_environment() -> None:
     exceptions = {
         "dispatcher/spawn.py": "posix_spawn must be given the environment that a runner inherits",
         "mayfly/dev.py": "the dispatcher that it starts inherits the environment, with its log on the terminal",
-        "mayfly/doctor.py": "NO_COLOR is every program's, not a setting of ours",
+        "mayfly/terminal.py": "NO_COLOR is every program's, not a setting of ours",
     }
     found = [
         each for source in sources(*MACHINERY) if not is_settings(source) for each in environment_readings(source)

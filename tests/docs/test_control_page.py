@@ -1,27 +1,22 @@
 """docs/control.md says what is true: its example is run as it stands, its words are those of `mayfly why`."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mayfly.jobs import why
+from tests.docs.consoles import blocks, page_named, run_consoles
 from tests.process.installation import Installation
 
-CHECKOUT = Path(__file__).parents[2]
-PAGE = (CHECKOUT / "docs" / "control.md").read_text("utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+PAGE = page_named("control.md")
 
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Iterator[Installation]:
     """An installation with the page's handler, and three jobs of the campaign."""
-    (tmp_path / "campaign.py").write_text(blocks("python")[0])
+    (tmp_path / "campaign.py").write_text(blocks(PAGE, "python")[0])
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "handlers,campaign"})
     made.dispatch()  # cron is at work
     made.enqueue("send_campaign", '{"recipients": ["ann"]}', count=3, lane="campaigns", group_key="campaign-7")
@@ -31,16 +26,7 @@ def campaign(tmp_path: Path) -> Iterator[Installation]:
 
 def test_the_example_works(campaign: Installation) -> None:
     """Each command, in its order, prints what stands below it; … is any text."""
-    steps = [step for block in blocks("console") for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    assert len(steps) == 6
-    for step in steps:
-        command, _, printed = step.partition("\n")
-
-        ran = campaign.run(*shlex.split(command))
-
-        expected = ".+".join(map(re.escape, printed.split("…")))
-        assert ran.returncode == 0, ran.stderr
-        assert re.fullmatch(expected, ran.stdout), ran.stdout
+    assert run_consoles(campaign, PAGE) == 6
 
 
 def test_a_campaign_that_nobody_cancels_is_sent(campaign: Installation) -> None:

@@ -11,7 +11,7 @@ from freezegun import freeze_time
 from mayfly import enqueue, registry
 from mayfly.app import current_app
 from mayfly.limits.limit import SPANS
-from mayfly.limits.listing import list_limits, table
+from mayfly.limits.listing import as_text, list_limits
 from mayfly.testing import drain, using_database
 from tests.factories import NOON
 
@@ -50,7 +50,7 @@ def test_the_example_does_what_the_page_says(delivered: list[tuple[object, str]]
 
     database = current_app().database
     listed = database.read(lambda connection: list(list_limits(connection, NOON)))
-    assert "\n".join(["$ mayfly limits", *table(listed), ""]) == block("text")
+    assert "\n".join(["$ mayfly limits", as_text(listed), ""]) == block("text")
     enqueue("send_from_any", {"accounts": [42, 7], "to": "bob"})
     enqueue("send_from_any", {"accounts": [42], "to": "bob"})
     assert drain().outcomes == {"done": 1, "snoozed": 1}

@@ -1,0 +1,1 @@
+"""Commands around the installation: prune, completion for shells, the man page."""

@@ -1,0 +1,31 @@
+"""The examples of a page that are commands: each prints what stands below it."""
+
+import re
+import shlex
+from pathlib import Path
+
+from tests.process.installation import Installation
+
+CHECKOUT = Path(__file__).parents[2]
+
+
+def page_named(name: str) -> str:
+    return (CHECKOUT / "docs" / name).read_text("utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.+?)^```$", page, flags=re.MULTILINE | re.DOTALL)
+
+
+def run_consoles(installation: Installation, page: str) -> int:
+    """All commands of the page in their order, and how many that were; … is any text within a line."""
+    steps = [step for block in blocks(page, "console") for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    for step in steps:
+        command, _, printed = step.partition("\n")
+
+        ran = installation.run(*shlex.split(command))
+
+        expected = ".+".join(map(re.escape, printed.split("…")))
+        assert ran.returncode == 0, ran.stderr
+        assert re.fullmatch(expected, ran.stdout), f"{command}\n{ran.stdout}"
+    return len(steps)

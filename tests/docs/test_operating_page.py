@@ -1,0 +1,39 @@
+"""docs/operating.md: its example works, command by command, and it names every command there is."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mayfly.cli import mayfly
+from tests.docs.consoles import blocks, page_named, run_consoles
+from tests.process.installation import Installation
+
+PAGE = page_named("operating.md")
+ELSEWHERE = {"enqueue", "migrate", "config", "doctor", "dev", "interrupt"}  # README, docs/enqueue.md, docs/cron.md
+
+
+@pytest.fixture
+def invoices(tmp_path: Path) -> Iterator[Installation]:
+    """An installation with the page's handler, after a cycle with one good invoice and three bad ones."""
+    (tmp_path / "invoices.py").write_text(blocks(PAGE, "python")[0])
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "handlers,invoices"})
+    for customer, count in (("ann", 1), ("bob", 3)):
+        payload = f'{{"customer": "{customer}"}}'
+        made.enqueue("send_invoice", payload, count, lane="invoices", max_attempts=1)
+    made.dispatch()
+    yield made
+    made.end()
+
+
+def test_the_example_works(invoices: Installation) -> None:
+    """Each command, in its order, prints what stands below it."""
+    assert run_consoles(invoices, PAGE) == 9
+
+
+def test_every_command_is_named() -> None:
+    """Here, or where the rest of its room is."""
+    named = set(re.findall(r"mayfly (\w+)", PAGE)) | set(re.findall(r"`(\w+)`", PAGE))
+
+    assert set(mayfly.commands) - named - ELSEWHERE == set()
