@@ -20,6 +20,7 @@ class Range(NamedTuple):
     values: Mapping[str, Any]
     also: str = ""  # and what it does not know
     ids: Sequence[int] | None = None
+    index: str = ""  # the table of the index, where `source` joins another to it
 
     def find(
         self,
@@ -35,7 +36,8 @@ class Range(NamedTuple):
 
     def floor(self, connection: Connection, depth: int, after: Position | None = None) -> Position | None:
         """Where so many rows have been passed, newest first, whatever they are; None if the index ends before."""
-        whole = self._replace(also="").statement(after is not None, newest_first=True)
+        bare = self._replace(also="", source=self.index or self.source)
+        whole = bare.statement(after is not None, newest_first=True)
         looking = f"{whole.removesuffix(':size')}1 OFFSET :size"
         found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()
         return None if found is None else position_of(found)
@@ -52,6 +54,11 @@ class Range(NamedTuple):
         order = ", ".join(f"{column}{direction}" for column in self.key)
         return f"SELECT {', '.join((self.id, *self.key))} {self._rest(after, floor)} ORDER BY {order} LIMIT :size"
 
+    def newest(self, columns: str) -> str:
+        """Other columns of the newest rows."""
+        order = ", ".join(f"{column} DESC" for column in self.key)
+        return f"SELECT {columns} {self._rest()} ORDER BY {order} LIMIT :size"
+
     def _rest(self, *further: str) -> str:
         conditions = " AND ".join(each for each in (self.where, self.also, *further) if each)
         return f"FROM {self.source} WHERE {conditions}" if conditions else f"FROM {self.source}"
@@ -60,6 +67,11 @@ class Range(NamedTuple):
         named = {f"after_{number}": value for number, value in enumerate(after or ())}
         named |= {f"floor_{number}": value for number, value in enumerate(floor or ())}
         return {**self.values, **named, "size": size}
+
+
+def not_empty(connection: Connection, found: Sequence[Range], after: Position | None = None) -> list[Range]:
+    """Those that have a row beyond the position, whatever it is: only they need a share of a search."""
+    return [each for each in found if each.floor(connection, 1, after) is not None]
 
 
 def past(key: Sequence[str], beyond: str, name: str, or_equal: bool = False) -> str:

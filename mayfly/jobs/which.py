@@ -85,8 +85,8 @@ def ranges(
         return [Range(jobs.table, c.id, (c.id,), where, values, also, part) for part in _parts(which.ids)]
     if which.error is not None:
         source = f"{ATTEMPTS} JOIN {jobs.table} ON {jobs.table}.{c.id} = a.job_id"
-        also = _all_but({"last": IS_LAST, **conditions})
-        return [Range(source, "a.job_id", ("a.finished_at", "a.id"), "a.fingerprint = :error", values, also)]
+        also, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
+        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, index=ATTEMPTS)]
     if which.group_key is not None:
         also = _all_but(conditions, "group_key")
         return [Range(jobs.table, c.id, (c.id,), conditions["group_key"], values, also)]

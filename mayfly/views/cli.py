@@ -105,7 +105,7 @@ def jobs(
         return exits.SUCCESS
     click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No job was found.")
     if page.next is not None:
-        seen = f"{browse.SEARCHED:,} rows were searched; there may be more" if page.is_cut else "There are more"
+        seen = "Only so many rows are searched at a time; there may be more" if page.is_cut else "There are more"
         click.echo(f"{seen}: --after {page.next}", err=True)
     return exits.SUCCESS
 
@@ -132,7 +132,7 @@ def show(job_id: int, as_json: bool) -> int:
 @click.option("--lane", metavar="NAME", help="Only those of this lane.")
 @as_json_option
 def dead(lane: str | None, as_json: bool) -> int:
-    """Group the dead jobs by type and error, most frequent first: the newest 10,000."""
+    """Group the dead jobs by type and error, most frequent first: the newest 5,000."""
     from mayfly.jobs import browse
     from mayfly.opening import open_database
     from mayfly.schema import JOBS

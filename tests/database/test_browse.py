@@ -383,7 +383,7 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
 
 def test_the_dead_of_one_lane_are_grouped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them, where there are very many."""
-    monkeypatch.setattr("mayfly.jobs.browse.dead.LOOKED_AT", 9)
+    monkeypatch.setattr("mayfly.jobs.browse.dead.LOOKED_AT", 3)
     for _ in range(5):
         insert_dead(database, "mail", "aaaa", lane="a")
         insert_dead(database, "mail", "bbbb", lane="b")

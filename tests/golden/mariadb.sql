@@ -205,7 +205,6 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (s
 BEGIN;
 SELECT id, status FROM mayfly_jobs WHERE id IN (…) AND status IN ('pending', 'processing') ORDER BY id FOR UPDATE;
 UPDATE mayfly_jobs SET status = 'cancelled', finished_at = %(now)s, last_error = %(reason)s, run_at = CASE WHEN run_at > %(now)s THEN %(now)s ELSE run_at END WHERE id IN (…) AND status = 'pending';
-DELETE FROM mayfly_chains WHERE job_id IN (…);
 UPDATE mayfly_jobs SET cancel_reason = %(reason)s WHERE id IN (…) AND status = 'processing' AND cancel_reason IS NULL;
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending') OR (status = 'processing' AND cancel_reason IS NULL)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;
@@ -220,6 +219,91 @@ SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND statu
 
 -- look for a wish to cancel
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+
+-- retry
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id LIMIT %(size)s;
+BEGIN;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
+SELECT unique_key FROM mayfly_jobs WHERE live_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
+UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
+
+-- discard
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead')) ORDER BY id LIMIT %(size)s;
+BEGIN;
+UPDATE mayfly_jobs SET status = 'cancelled', finished_at = %(now)s, cancel_reason = %(reason)s WHERE id IN (…) AND status = 'dead';
+UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead')) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
+
+-- delay
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < %(until)s)) ORDER BY id LIMIT %(size)s;
+BEGIN;
+UPDATE mayfly_jobs SET run_at = %(until)s, waiting_for = %(waiting_for)s WHERE id IN (…) AND status = 'pending' AND run_at < %(until)s;
+UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'pending' AND run_at < %(until)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
+
+-- retry what waits
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id LIMIT %(size)s;
+BEGIN;
+SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
+UPDATE mayfly_jobs SET run_at = %(now)s, waiting_for = NULL WHERE id IN (…) AND status = 'pending';
+UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
+
+-- find by error
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = %(error)s AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) AND lane = %(lane)s AND ((status = 'dead')) ORDER BY a.finished_at, a.id LIMIT %(size)s;
+
+-- set a lane
+BEGIN;
+INSERT INTO mayfly_lanes (lane, max_workers, set_at, set_by) VALUES (%(lane)s, %(max_workers)s, %(set_at)s, %(set_by)s) ON DUPLICATE KEY UPDATE max_workers = VALUES(max_workers), set_at = VALUES(set_at), set_by = VALUES(set_by);
+SELECT id FROM mayfly_audit WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+
+-- pause a lane
+BEGIN;
+SELECT id FROM mayfly_audit WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
+INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+INSERT INTO mayfly_pauses (kind, name, paused_at, paused_until, paused_by, reason) VALUES (%(kind)s, %(name)s, %(paused_at)s, %(paused_until)s, %(paused_by)s, %(reason)s) ON DUPLICATE KEY UPDATE paused_at = VALUES(paused_at), paused_until = VALUES(paused_until), paused_by = VALUES(paused_by), reason = VALUES(reason);
+
+-- list all jobs
+SELECT id, id FROM mayfly_jobs ORDER BY id DESC LIMIT %(size)s;
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+
+-- list jobs by status and lane
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
+SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_key, created_at, finished_at, waiting_for, SUBSTR(last_error, 1, 200) FROM mayfly_jobs WHERE id IN (…);
+
+-- search jobs
+SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s ORDER BY id DESC LIMIT 1 OFFSET %(size)s;
+
+-- list jobs by error
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = %(error)s ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET %(size)s;
+
+-- list the dead
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- list hosts
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
+
+-- list cycles
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT %(size)s;
+
+-- list runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
+
+-- list deeds
+SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
 
 -- take for the first time
 BEGIN;
@@ -249,7 +333,7 @@ SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 
 -- prune
--- 6 times:
+-- 7 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -269,6 +353,9 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priorit
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -284,6 +371,12 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND pr
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;

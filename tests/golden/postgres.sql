@@ -284,16 +284,14 @@ SELECT id, lane, type, status, priority, run_at, attempts, max_attempts, group_k
 
 -- search jobs
 SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s ORDER BY id DESC LIMIT 1 OFFSET %(size)s;
-SELECT id, id FROM mayfly_jobs WHERE group_key = %(group_key)s AND type = %(type)s AND (LOWER(CAST(payload AS TEXT)) LIKE %(text)s ESCAPE '!' OR LOWER(last_error) LIKE %(text)s ESCAPE '!' OR LOWER(type) LIKE %(text)s ESCAPE '!' OR LOWER(unique_key) LIKE %(text)s ESCAPE '!' OR LOWER(group_key) LIKE %(text)s ESCAPE '!') ORDER BY id DESC LIMIT %(size)s;
 
 -- list jobs by error
-SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = %(error)s ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET %(size)s;
-SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id WHERE a.fingerprint = %(error)s AND NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id) ORDER BY a.finished_at DESC, a.id DESC LIMIT %(size)s;
+SELECT a.job_id, a.finished_at, a.id FROM mayfly_attempts AS a WHERE a.fingerprint = %(error)s ORDER BY a.finished_at DESC, a.id DESC LIMIT 1 OFFSET %(size)s;
 
 -- list the dead
-SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
-SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
-SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 
 -- list hosts
 SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;

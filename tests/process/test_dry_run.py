@@ -66,6 +66,8 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
                 "running": 1,
                 "wanted": 2,
                 "planned": 1,
+                "max_workers": 5,
+                "set_by": None,
                 "cuts": ["1 already running"],
                 "long": False,
                 "usual_seconds": {},

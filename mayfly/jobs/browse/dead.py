@@ -1,6 +1,6 @@
 """Dead jobs by type and error: the fingerprint of their last attempt says which of them died of the same."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, NamedTuple
@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 from mayfly.connection import Connection
 from mayfly.jobs.browse.capped import facts_of, read_row
 from mayfly.jobs.browse.jobs import one_line
+from mayfly.jobs.ranges import Range, not_empty
 from mayfly.jobs.which import Which, ranges
 from mayfly.schema import DEAD, JobTable
 from mayfly.wording import ERROR_LIMIT
 
-LOOKED_AT = 10_000  # the newest dead jobs
+LOOKED_AT = 5_000  # the newest dead jobs: to find the last attempt of each takes its time
 MOST_GROUPS = 100
 
 
@@ -42,35 +43,54 @@ class DeadGroups(NamedTuple):
 def list_dead(connection: Connection, jobs: JobTable, lane: str | None = None) -> DeadGroups:
     """Of the newest in each lane and priority, as many as are worth reading."""
     which = Which(lane=lane, status=DEAD).checked()
-    found = ranges(connection, jobs, which, {DEAD: ""}, {})
+    found = not_empty(connection, ranges(connection, jobs, which, {DEAD: ""}, {}))
     share = LOOKED_AT // max(1, len(found))
-    looks = [each.find(connection, share + 1, newest_first=True) for each in found]
-    ids = [row[0] for look in looks for row in look[:share]]
-    if not ids:
-        return DeadGroups((), 0, is_cut=False)
-    rows = connection.execute(groups_statement(jobs), {"size": MOST_GROUPS + 1}, ids).all()
-    groups = [DeadGroup(**read_row(DeadGroup._fields[:-1], row)) for row in rows[:MOST_GROUPS]]
-    is_cut = len(rows) > MOST_GROUPS or any(len(look) > share for look in looks)
-    return DeadGroups(tuple(_with_messages(connection, jobs, groups)), len(ids), is_cut)
+    looked = [group for each in found for group in _groups(connection, jobs, each, share)]
+    groups = sorted(added_up(looked), key=lambda group: (-group.jobs, -group.newest_id))
+    is_cut = len(groups) > MOST_GROUPS or any(each.floor(connection, share + 1) for each in found)
+    told = tuple(_with_messages(connection, jobs, groups[:MOST_GROUPS]))
+    return DeadGroups(told, sum(each.jobs for each in groups), is_cut)
+
+
+def _groups(connection: Connection, jobs: JobTable, found: Range, size: int) -> Iterator[DeadGroup]:
+    rows = connection.execute(groups_statement(jobs, found), found.given(size)).all()
+    return (DeadGroup(**read_row(DeadGroup._fields[:-1], row)) for row in rows)
+
+
+def added_up(groups: Iterable[DeadGroup]) -> list[DeadGroup]:
+    """Those of the same type and error as one. Pure."""
+    total: dict[tuple[str, str], DeadGroup] = {}
+    for each in groups:
+        known = total.get((each.type, each.error))
+        total[each.type, each.error] = each if known is None else _sum(known, each)
+    return list(total.values())
+
+
+def _sum(one: DeadGroup, other: DeadGroup) -> DeadGroup:
+    return one._replace(
+        jobs=one.jobs + other.jobs,
+        first_at=min(filter(None, (one.first_at, other.first_at)), default=None),
+        last_at=max(filter(None, (one.last_at, other.last_at)), default=None),
+        newest_id=max(one.newest_id, other.newest_id),
+    )
 
 
 def _with_messages(connection: Connection, jobs: JobTable, groups: Sequence[DeadGroup]) -> list[DeadGroup]:
     ids = [each.newest_id for each in groups]
-    messages = dict(connection.execute(messages_statement(jobs), ids=ids).all())
+    messages = dict(connection.execute(messages_statement(jobs), ids=ids).all()) if ids else {}
     return [each._replace(message=one_line(messages.get(each.newest_id))) for each in groups]
 
 
-@cache
-def groups_statement(jobs: JobTable) -> str:
-    c, table = jobs.c, jobs.table
-    last = f"(SELECT MAX(id) FROM mayfly_attempts WHERE job_id = {table}.{c.id})"
+def groups_statement(jobs: JobTable, found: Range) -> str:
+    c = jobs.c
+    newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
+    # Not MAX(id): PostgreSQL would go through the primary key from its end until it meets one of this job.
+    last = "(SELECT MAX(id + 0) FROM mayfly_attempts WHERE job_id = d.job_id)"
     fingerprint = "COALESCE(a.fingerprint, '')"
-    finished_at = f"{table}.{c.finished_at}"
     return (
-        f"SELECT {table}.{c.type}, {fingerprint}, COUNT(*), MIN({finished_at}), MAX({finished_at}),"
-        f" MAX({table}.{c.id}) FROM {table} LEFT JOIN mayfly_attempts AS a ON a.id = {last}"
-        f" WHERE {{ids of {table}.{c.id}}} GROUP BY {table}.{c.type}, {fingerprint}"
-        f" ORDER BY COUNT(*) DESC, MAX({table}.{c.id}) DESC LIMIT :size"
+        f"SELECT d.job_type, {fingerprint}, COUNT(*), MIN(d.died_at), MAX(d.died_at), MAX(d.job_id)"
+        f" FROM ({newest}) AS d LEFT JOIN mayfly_attempts AS a ON a.id = {last}"
+        f" GROUP BY d.job_type, {fingerprint}"
     )
 
 

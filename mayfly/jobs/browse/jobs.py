@@ -9,7 +9,7 @@ from mayfly.connection import Connection
 from mayfly.dialect import Dialect
 from mayfly.errors import BadField
 from mayfly.jobs.browse.capped import facts_of, read_row
-from mayfly.jobs.ranges import Position, Range, position_of, position_text, read_position
+from mayfly.jobs.ranges import Position, Range, not_empty, position_of, position_text, read_position
 from mayfly.jobs.which import Which, everything, ranges
 from mayfly.schema import STATUSES, JobTable
 from mayfly.wording import storable
@@ -67,6 +67,8 @@ def list_jobs(
         raise BadField("size", size, f"a whole number from 1 to {LONGEST_PAGE}")
     found = _ranges(connection, jobs, which.checked(), text)
     begin = read_position(connection.dialect, after, len(found[0].key)) if found and after is not None else None
+    if any(each.also for each in found):
+        found = not_empty(connection, found, begin)
     window = max(size, SEARCHED // max(1, len(found)))
     hits: list[Hit] = []
     frontier: Position | None = None
