@@ -21,12 +21,13 @@ from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.connection import Connection
 from mayfly.errors import MayflyError
+from mayfly.fleet.counted import count_cycles
 from mayfly.fleet.cycles import close_cycle
 from mayfly.fleet.dispatchers import Dispatcher, forget_leaving
 from mayfly.fleet.planning import planning
 from mayfly.jobs.batches import completed_since
 from mayfly.jobs.prune import keep_from, prune
-from mayfly.jobs.totals import add_up_totals
+from mayfly.jobs.totals import add_up_strays, add_up_totals
 from mayfly.prctl import adopt_orphans
 from mayfly.schema import JOBS
 from mayfly.version import require_version
@@ -41,6 +42,7 @@ class Progress:
     broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
     sliced: dict[str, int] = field(default_factory=dict)  # jobs of a lane that go on in the next cycle
     deferred: dict[str, int] = field(default_factory=dict)  # and those that wait for a runner with more time
+    repeats: int = 0  # transactions that runners had to run again
 
     def note(self, ended: EndedChild) -> None:
         ending = ending_of(ended.exit)
@@ -49,6 +51,7 @@ class Progress:
         seen = ended.exit.seen
         self.sliced[lane] = max(self.sliced.get(lane, 0), seen.sliced)
         self.deferred[lane] = max(self.deferred.get(lane, 0), seen.deferred)
+        self.repeats += seen.repeats
         if would_end_again(ended.exit):
             self.broken_lanes.add(lane)
 
@@ -164,6 +167,7 @@ def finish(
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, batches, tally = 0, 0, aftermath.tally
     try:
+        world.database.run(lambda connection: carry_over(connection, world))
         pruned = prune(world.database, JOBS, keep_from(world.settings))
         if pruned:
             world.log.say(events.pruned(pruned))
@@ -179,7 +183,7 @@ def finish(
         duration_ms=round((monotonic() - world.started) * 1000),
         tally=tally,
         rescued=aftermath.rescued,
-        repeated=world.database.repeats,
+        repeated=world.database.repeats + progress.repeats,
         pruned=pruned,
         fired=scheduled.fired,
         left_out=scheduled.left_out,
@@ -194,6 +198,13 @@ def finish(
     tell_summary(world, summary)
     record(world, summary)
     return summary
+
+
+def carry_over(connection: Connection, world: World) -> None:
+    """What only ever grows is counted before the rows that it is counted from are pruned."""
+    now = world.database.clock.now()
+    add_up_strays(connection, now)
+    count_cycles(connection, now, world.settings.keep_cycles_days)
 
 
 def count_completed(world: World) -> int:

@@ -9,6 +9,8 @@ from dispatcher.endings import Ending
 from mayfly import exits
 from mayfly.tally import Count, Tally, percentile
 
+RARE = ("cancelled", "snoozed", "sliced", "deferred", "released", "lease_lost")  # told of a lane that has any
+
 
 @dataclass(frozen=True)
 class RunnerEnd:
@@ -103,7 +105,7 @@ def _figures(summary: Summary, lane: str) -> dict[str, object]:
         "runners": sum(ends.values()),
         **{f"runners_{ending}": number for ending, number in sorted(ends.items())},
         **{name: jobs.get(name, 0) for name in ("done", "failed", "timed_out", "dead", "crashed")},
-        **{name: jobs[name] for name in ("cancelled", "snoozed", "sliced", "deferred", "released") if jobs[name]},
+        **{name: jobs[name] for name in RARE if jobs[name]},
         "duration_p95_ms": _percentile(counts.values(), "durations"),
         "wait_p95_ms": _percentile(counts.values(), "waits"),
     }

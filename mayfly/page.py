@@ -9,8 +9,9 @@ from pathlib import Path
 from mayfly.errors import StateDirUnsafe
 
 SIZE = 6 * 4096
-# magic, slices put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory, jobs deferred
-_HEADER = struct.Struct("=4sidQQQQQQ")
+# magic, slices put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory, jobs deferred,
+# transactions repeated
+_HEADER = struct.Struct("=4sidQQQQQQQ")
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
@@ -40,6 +41,7 @@ class Seen:
     sliced: int = 0  # jobs that go on in the next cycle
     deferred: int = 0  # jobs that wait for a runner with more time
     too_large: int = 0  # bytes for which its keeper has killed it
+    repeats: int = 0  # transactions that had to be run again: deadlocks and their kind
 
     def running_job(self, job_id: int) -> RunningJob | None:
         return next((each for each in self.running if each.job_id == job_id), None)
@@ -115,6 +117,9 @@ class Page:
         self._halves[1] = sliced
         self._integers[7] = deferred
 
+    def note_repeats(self, transactions: int) -> None:
+        self._integers[8] = transactions
+
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
 
@@ -146,7 +151,7 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, sliced, hard_deadline, done, failed, busy, used, too_large, deferred = _HEADER.unpack_from(content)
+    _magic, sliced, hard_deadline, done, failed, busy, used, too_large, deferred, repeats = _HEADER.unpack_from(content)
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
-    return Seen(running, hard_deadline, done, failed, busy / 1000, sliced, deferred, too_large)
+    return Seen(running, hard_deadline, done, failed, busy / 1000, sliced, deferred, too_large, repeats)

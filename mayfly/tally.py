@@ -74,6 +74,11 @@ def histogram_text(histogram: Mapping[int, int]) -> str:
     return jsontext.encode({str(bound): histogram[bound] for bound in sorted(histogram)})
 
 
+def stored_count(jobs: int, durations: str, waits: str) -> Count:
+    """As the tables have it."""
+    return Count(jobs, parse_histogram(durations), parse_histogram(waits))
+
+
 def parse_histogram(text: str) -> dict[int, int]:
     return {int(bound): number for bound, number in jsontext.decode(text).items()}
 

@@ -141,7 +141,7 @@ class BatchRunner:
         try:
             self.outbox.settle_in(self.invoker.lifeline.opened, Settlement(job, ran.outcome, ran.duration_ms))
         except LostLease:
-            self.log.say(events.lost_lease(job.id, job.type))
+            self.outbox.note_lost(job)
             return None
         except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
             # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.

@@ -163,7 +163,7 @@ class Crew:
         self._runs.remove(run, ran.outcome.kind is Kind.DONE)
         self._put_down([job])
         if isinstance(run.error, LostLease):
-            self._log.say(events.lost_lease(job.id, job.type))
+            self._outbox.note_lost(job)
             return
         settlement = Settlement(job, ran.outcome, ran.duration_ms)
         (self._outbox.count_later if run.is_settled else self._batches.settle_or_put_aside)(settlement)

@@ -52,6 +52,7 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log, inher
         try:
             return _work(assignment, settings, database, registry, guard, page, log)
         finally:
+            page.note_repeats(database.repeats)
             database.close()
     except MayflyError as error:
         log.say(events.worker_error(str(error)))

@@ -1,16 +1,19 @@
 """Outcomes on their way to the table: written together while jobs are fast, at once where they are not."""
 
+from collections import Counter
+
 from mayfly import events
 from mayfly.clock import monotonic
 from mayfly.engine import Database
 from mayfly.errors import LostLease
+from mayfly.job import Job
 from mayfly.jobs.settle import Settled, made_ready, settle, settle_done, what_followed
 from mayfly.jobs.settlement import Settlement, Settler
-from mayfly.jobs.totals import count_settled
+from mayfly.jobs.totals import LOST, add_to_totals, count
 from mayfly.logs import Log
 from mayfly.outcome import DONE
 from mayfly.schema import JobTable
-from mayfly.tally import Tally
+from mayfly.tally import Count, Key, Tally, add
 from runner.lifelines import JobTransaction
 
 HOLD_SECONDS = 0.05  # a crash repeats at most what was finished in this time
@@ -28,6 +31,7 @@ class Outbox:
         self._log = log
         self._waiting: list[Settlement] = []
         self._uncounted: list[Settlement] = []  # written, and not yet among the totals
+        self._lost: Counter[Key] = Counter()  # likewise: jobs that somebody else owns now
         self._oldest = 0.0
         self._seconds: dict[str, float] = {}  # what a job of each type took of late
         self.tally: Tally = {}
@@ -68,10 +72,11 @@ class Outbox:
         self._count()
 
     def _count(self) -> None:
-        if self._uncounted:
-            uncounted, self._uncounted = self._uncounted, []
-            now, tally = self._database.clock.now(), self.tally
-            self.tally = self._database.run(lambda c: count_settled(c, self._settler, uncounted, now, tally))
+        if self._uncounted or self._lost:
+            counted = count(self._uncounted, self._database.clock.now())
+            counted = add(counted, {key: Count(jobs) for key, jobs in self._lost.items()})
+            self._uncounted, self._lost, tally = [], Counter(), self.tally
+            self.tally = self._database.run(lambda c: add_to_totals(c, self._settler, tally, counted))
 
     def _write(self, count: bool = True) -> None:
         settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally, count)
@@ -83,8 +88,13 @@ class Outbox:
         self._waiting = []
         self.tally = settled.tally
         for job in settled.lost:
-            self._log.say(events.lost_lease(job.id, job.type))
+            self.note_lost(job)
         self._tell(settled)
+
+    def note_lost(self, job: Job) -> None:
+        """Nothing of it was written; that it happened is told, and counted with the next figures."""
+        self._log.say(events.lost_lease(job.id, job.type))
+        self._lost[job.lane, job.type, LOST] += 1
 
     def _tell(self, settled: Settled) -> None:
         for event in what_followed(settled):

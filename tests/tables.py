@@ -119,6 +119,31 @@ totals = Table(
     Column("waits", JsonText),
 )
 
+counters = Table(
+    "mayfly_counters",
+    metadata,
+    Column("lane", String(NAME_LENGTH), primary_key=True),
+    Column("type", String(NAME_LENGTH), primary_key=True),
+    Column("outcome", String(16), primary_key=True),
+    Column("jobs", Id),
+    Column("durations", JsonText),
+    Column("waits", JsonText),
+)
+
+hosts = Table(
+    "mayfly_hosts",
+    metadata,
+    Column("host", String(NAME_LENGTH), primary_key=True),
+    Column("exit_code", Integer, primary_key=True),  # -1: the cycle never ended
+    Column("last_at", UtcDateTime),
+    *(
+        Column(name, Id)
+        for name in (
+            *("cycles", "spawned", "successful", "timed_out", "rescued", "repeated", "pruned", "duration_ms"),
+        )
+    ),
+)
+
 lanes = Table(
     "mayfly_lanes",
     metadata,
@@ -248,4 +273,6 @@ alerts = Table(
     Column("told_at", UtcDateTime),
     Column("recovered_at", UtcDateTime),
     Column("times", Integer),
+    Column("told", String(10)),  # what was told last: firing, recovered
+    Column("telling_until", UtcDateTime),  # some host is at it
 )

@@ -56,7 +56,7 @@ class Writing:
     updates: Sequence["Update"]
     now: datetime
     before: Tally  # what this process had counted before
-    counted: Mapping[Key, Count] | None  # None: the totals are left to a later `count_settled`
+    counted: Mapping[Key, Count] | None  # None: the totals are left to a later `add_to_totals`
     followed: Sequence[Settlement]  # those on which more may hang: what they enqueued, or what their group is
 
     @property
@@ -128,7 +128,7 @@ def settle(
 ) -> Settled:
     """Write the outcomes in one transaction. Jobs that are no longer ours are left alone and reported.
 
-    With `with_totals=False` the totals are left to a later `count_settled`: a commit a job is dear enough.
+    With `with_totals=False` the totals are left to a later `add_to_totals`: a commit a job is dear enough.
     """
     now = database.clock.now()
 

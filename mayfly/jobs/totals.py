@@ -1,4 +1,4 @@
-"""Count what was settled, and keep the figures of each cycle: the source of every chart and estimate."""
+"""Count what was settled, and keep the figures of each cycle: the source of every chart, metric and estimate."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,15 +7,18 @@ from datetime import datetime, timedelta
 from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.job import Job
+from mayfly.jobs.counters import add_to_counters
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Kind
-from mayfly.tally import Count, Key, Sample, Tally, add, bucket, count_samples, histogram_text, parse_histogram
+from mayfly.tally import Count, Key, Sample, Tally, add, bucket, count_samples, histogram_text, stored_count
 from mayfly.usual import Usual, usual_of
 
 MILLISECOND = timedelta(milliseconds=1)
 KEY = ("cycle_id", "lane", "type", "outcome", "worker_id")
 FIGURES = ("jobs", "durations", "waits")
 ADDED_UP = ""  # the writer's name on totals that stand for the whole cycle
+LOST = "lease lost"  # counted beside the outcomes: a job that somebody else owned when it was to be settled
+STRAYS = timedelta(minutes=10)  # after which nobody but a runner that is known to live can add to a cycle's totals
 
 RECENT = timedelta(days=1)
 MOST_RECENT = 2000  # rows: what a cycle may spend on the past, however many types and hosts there are
@@ -24,17 +27,15 @@ RECENT_TOTALS = (
     "SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since"
     f" ORDER BY cycle_id DESC LIMIT {MOST_RECENT}"
 )
-OF_CYCLE = "SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
-
-
-def count_settled(
-    connection: Connection, settler: Settler, settled: Sequence[Settlement], now: datetime, tally: Tally
-) -> Tally:
-    """Add to what this process has counted so far, and write the new figures."""
-    return add_to_totals(connection, settler, tally, count(settled, now))
+OF_CYCLE = (
+    "SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
+)
+WRITING = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id"
+NOT_ADDED_UP = "SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before"
 
 
 def add_to_totals(connection: Connection, settler: Settler, before: Tally, counted: Mapping[Key, Count]) -> Tally:
+    """Add to what this process has counted so far, and write the new figures."""
     total = add(before, counted)
     write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in counted})
     return total
@@ -59,20 +60,41 @@ def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: 
 
 
 def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
-    """Replace what each runner wrote by one row a lane, type and outcome. Who reads before, adds up himself."""
+    """Replace what each runner wrote by one row a lane, type and outcome. Who reads before, adds up himself.
+
+    The rows of a runner that is still at work stay its own: it would write them again, with what it had before.
+    """
+    at_work = set(connection.execute(WRITING, {"cycle_id": cycle_id}).scalars())
     tally: dict[Key, Count] = {}
-    found = connection.execute(OF_CYCLE, {"cycle_id": cycle_id}).all()
-    for lane, type_name, outcome, jobs, durations, waits in found:
-        count = Count(jobs, parse_histogram(durations), parse_histogram(waits))
-        tally = add(tally, {(lane, type_name, outcome): count})
-    connection.execute("DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id", {"cycle_id": cycle_id})
-    write_totals(connection, cycle_id, ADDED_UP, tally)
+    ended: dict[Key, Count] = {}
+    new: dict[Key, Count] = {}
+    writers = set()
+    for worker_id, lane, type_name, outcome, *figures in connection.execute(OF_CYCLE, {"cycle_id": cycle_id}).all():
+        one = {(lane, type_name, outcome): stored_count(*figures)}
+        tally = add(tally, one)
+        if worker_id not in at_work:
+            writers.add(worker_id)
+            ended = add(ended, one)
+            new = add(new, one) if worker_id != ADDED_UP else new
+    if new:
+        done = [{"cycle_id": cycle_id, "worker_id": each} for each in sorted(writers)]
+        connection.execute_many(
+            "DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id", done
+        )
+        write_totals(connection, cycle_id, ADDED_UP, ended)
+        add_to_counters(connection, new)
     return tally
 
 
 def read_usual(connection: Connection, now: datetime) -> Usual:
     """How long jobs take, by what the last cycles counted."""
     return usual_of(connection.execute(RECENT_TOTALS, {"since": milliseconds(now - RECENT)}).all())
+
+
+def add_up_strays(connection: Connection, now: datetime) -> None:
+    """The totals of cycles that nobody summed up: their dispatcher was killed, or their runners outlived it."""
+    for cycle_id in connection.execute(NOT_ADDED_UP, {"before": milliseconds(now - STRAYS)}).scalars():
+        add_up_totals(connection, cycle_id)
 
 
 def _key_columns(key: Key) -> dict[str, str]:

@@ -436,7 +436,10 @@ def take_as_rival(database: Database) -> None:
 
 def holder(database: Database) -> str | None:
     found: str | None = run(
-        database, lambda connection: connection.execute(select(tables.locks.c.holder)).scalar_one()
+        database,
+        lambda connection: connection.execute(
+            select(tables.locks.c.holder).where(tables.locks.c.name == "plan")
+        ).scalar_one(),
     )
     return found
 

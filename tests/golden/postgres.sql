@@ -144,9 +144,14 @@ UPDATE mayfly_runners SET finished_at = %(finished_at)s, ending = %(ending)s, ex
 
 -- add up
 BEGIN;
-SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
-DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
+SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = %(cycle_id)s;
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
+DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= %(since)s ORDER BY cycle_id DESC LIMIT 2000;

@@ -151,9 +151,14 @@ UPDATE mayfly_runners SET finished_at = :finished_at, ending = :ending, exit_cod
 
 -- add up
 BEGIN IMMEDIATE;
-SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
-DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id;
+SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id;
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
+DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since ORDER BY cycle_id DESC LIMIT 2000;

@@ -115,6 +115,8 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
 
     assert (runner.returncode, complained) == (0, "")
     assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
+    counted = installation.rows("SELECT type, jobs FROM mayfly_totals WHERE outcome = 'lease lost'")
+    assert [tuple(row) for row in counted] == [("witnessed", 1)]
     assert (meanwhile.status, meanwhile.claims, meanwhile.attempts) == ("processing", 2, 1)
     job = installation.job(job_id)
     assert (job.status, job.worker_id, job.claims, job.attempts) == ("done", meanwhile.worker_id, 2, 1)

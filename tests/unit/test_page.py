@@ -162,6 +162,16 @@ def test_a_page_is_never_made_through_a_link(path: Path, tmp_path: Path) -> None
         Page(path)
 
 
+def test_a_page_tells_how_often_transactions_were_repeated(path: Path) -> None:
+    """For the cycle's figures; beside what else stands there."""
+    page = Page(path)
+    page.start(7, 1.0, None)
+    page.note_repeats(5)
+
+    seen = page.read()
+    assert (seen.repeats, [each.job_id for each in seen.running]) == (5, [7])
+
+
 def test_a_page_tells_what_was_put_aside(path: Path) -> None:
     """For the dispatcher, when its runner has ended; nothing else is touched by it."""
     page = Page(path)
