@@ -10,11 +10,12 @@ import click
 
 from dispatcher.cycle import run_cycle
 from dispatcher.handover import take_over
-from dispatcher.lock import take_lock
+from dispatcher.lock import HostLock, take_lock
 from dispatcher.plan import Plan
 from dispatcher.planning import Counted, look
 from dispatcher.schedules import Preview, due_schedules
-from dispatcher.summary import trouble_paragraph
+from dispatcher.summary import Summary, summary_text, trouble_paragraph
+from dispatcher.watchers import Watchers
 from dispatcher.world import World
 from mayfly import commandline, events, exits, opening
 from mayfly.clock import host_now, monotonic
@@ -70,16 +71,25 @@ def dispatch(
     if lock is None:
         log.say(events.cycle_skipped())
         return exits.SUCCESS
+    watchers = Watchers(settings, log)
+    watchers.begin(let_go=lock.close)
     try:
-        with closing(open_world(settings, log, lanes, started)) as world:
-            summary = run_cycle(world, lock)
+        summary = run_locked(settings, log, lanes, started, lock)
     except MayflyError as error:
         log.say(events.cycle_failed(str(error)))
+        watchers.end(exits.ERROR, str(error))
         raise
-    finally:
-        lock.close()
+    watchers.end(summary.exit_code, summary_text(summary, settings.host_name), summary)
     _complain(trouble_paragraph(summary, settings.host_name, _log_name(settings)), echo)
     return summary.exit_code
+
+
+def run_locked(settings: Settings, log: Log, lanes: frozenset[str], started: float, lock: HostLock) -> Summary:
+    try:
+        with closing(open_world(settings, log, lanes, started)) as world:
+            return run_cycle(world, lock)
+    finally:
+        lock.close()
 
 
 def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> World:

@@ -87,6 +87,24 @@ def summary_lines(summary: Summary) -> list[str]:
     ]
 
 
+def summary_text(summary: Summary, host: str) -> str:
+    """The cycle on one line, for those who are told of each."""
+    return " ".join(f"{name}={value}" for name, value in figures_of(summary, host).items())
+
+
+def figures_of(summary: Summary, host: str) -> dict[str, str | int]:
+    return {
+        "cycle": summary.cycle_id,
+        "host": host,
+        "exit_code": summary.exit_code,
+        "pending": summary.pending,
+        "spawned": len(summary.ends),
+        "successful": summary.successful,
+        "failed": summary.failed,
+        "duration_ms": summary.duration_ms,
+    }
+
+
 def lane_figures(summary: Summary) -> list[dict[str, object]]:
     """One line a lane, every figure as key=value."""
     lanes = sorted({lane for lane, _, _ in summary.tally} | {each.lane for each in summary.ends})

@@ -11,6 +11,7 @@ from mayfly.batching.cli import batches
 from mayfly.control import cli as control
 from mayfly.lanes import cli as lanes
 from mayfly.limits.cli import limits
+from mayfly.metrics.cli import metrics
 from mayfly.operators import time_with_zone
 from mayfly.schedules.cli import schedules
 from mayfly.settings import load, load_settings
@@ -122,7 +123,9 @@ def dev(lanes: tuple[str, ...]) -> int:
     return run_cycles(lanes)
 
 
-for command in (batches, schedules, limits, *views.COMMANDS, *control.COMMANDS, *lanes.COMMANDS, *upkeep.COMMANDS):
+COMMANDS = (*views.COMMANDS, *control.COMMANDS, *lanes.COMMANDS, *upkeep.COMMANDS)
+
+for command in (batches, schedules, limits, metrics, *COMMANDS):
     mayfly.add_command(command)
 
 

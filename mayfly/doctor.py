@@ -14,6 +14,7 @@ from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.finding import Finding, Health
 from mayfly.hooks.checkup import examine_hooks
+from mayfly.metrics.checkup import examine_watchers
 from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
 from mayfly.spans import span
@@ -42,6 +43,7 @@ def examine() -> list[Finding]:
     findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
     findings += _database(settings)
     findings += [*_handlers(settings), *examine_hooks(settings), *examine_schedules(settings)]
+    findings += examine_watchers(settings)
     findings += [_bytecode(), *_cron(settings)]
     return findings
 

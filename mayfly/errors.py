@@ -469,3 +469,23 @@ class BadDeclaration(MayflyError):
 
     def __init__(self, type_name: str, reason: str) -> None:
         super().__init__(f"schedule({type_name!r}, …): {reason}.")
+
+
+# --- metrics and alerts -----------------------------------------------------------------------------------
+
+
+class MetricsMissing(MayflyError):
+    def __init__(self) -> None:
+        super().__init__("Metrics need prometheus_client: pip install 'mayfly-jobs[metrics]' brings it.")
+
+
+class TextfileUnwritable(MayflyError):
+    def __init__(self, path: object, reason: str) -> None:
+        super().__init__(
+            f"METRICS_TEXTFILE {path} cannot be written: {reason}. "
+            "Make its directory, and let the user that runs the dispatcher write there."
+        )
+
+
+class Undelivered(MayflyError):
+    """Somebody who was to be told did not take it."""

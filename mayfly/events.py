@@ -239,6 +239,27 @@ def lane_summary(figures: Mapping[str, object]) -> Event:
     return Event("lane_summary", " ".join(f"{key}={value}" for key, value in figures.items()), fields=figures)
 
 
+def errand_failed(name: str, reason: str) -> Event:
+    """What is done beside the cycle, for those who watch it."""
+    return _said("errand_failed", f"Could not see to {name}: {reason}", Level.ERROR, errand=name, reason=reason)
+
+
+def errand_cut(name: str, seconds: float) -> Event:
+    text = f"Could not see to {name} within {seconds:g} s: given up until the next cycle"
+    return _said("errand_cut", text, Level.ERROR, errand=name, seconds=seconds)
+
+
+def alert_told(state: str, kind: str, detail: str) -> Event:
+    return _said(
+        "alert_told", f"Told ({state}): {kind}: {detail}", Level.WARNING, state=state, kind=kind, detail=detail
+    )
+
+
+def alert_undelivered(way: str, reason: str) -> Event:
+    text = f"Alerts could not be told by {way}: {reason}"
+    return _said("alert_undelivered", text, Level.ERROR, way=way, reason=reason)
+
+
 # --- the runner -------------------------------------------------------------------------------------------
 
 

@@ -62,6 +62,8 @@ def run_idle_cycle(settings: Settings, started: float) -> bool:
     """Run this minute's cycle if it is surely idle. False, or any error at all: the full path must look."""
     if settings.log_to != "file" or settings.longest_linger:  # whoever lingers is not done after one look
         return False
+    if settings.is_watched:  # somebody wants to hear of every cycle
+        return False
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
     if lock is None:

@@ -38,6 +38,10 @@ class Limits(Protocol):
     @property
     def backoff_cap(self) -> float: ...
     @property
+    def alert_webhook_url(self) -> object: ...
+    @property
+    def alert_webhook_secret(self) -> object: ...
+    @property
     def lanes(self) -> Mapping[str, LaneLimits]: ...
     @property
     def pools(self) -> Mapping[str, int]: ...
@@ -51,6 +55,9 @@ def conflicts_in(settings: Limits) -> Iterator[Conflict]:
         yield _between(settings, "must be MIN_WORKERS <= MAX_WORKERS", "min_workers", "max_workers")
     if settings.backoff_base > settings.backoff_cap:
         yield _between(settings, "must be BACKOFF_BASE <= BACKOFF_CAP", "backoff_base", "backoff_cap")
+    if settings.alert_webhook_url and not settings.alert_webhook_secret:
+        rule = "needs ALERT_WEBHOOK_SECRET: a receiver must be able to tell whose word it is"
+        yield _between(settings, rule, "alert_webhook_url")
     for name, lane in settings.lanes.items():
         yield from _conflicts_of_lane(settings, name, lane)
 

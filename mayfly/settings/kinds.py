@@ -1,14 +1,22 @@
 """The kinds of values that settings have, as pydantic's types: how each is read, and in words what it allows."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from mayfly.settings.values import (
     NAME_PATTERN,
     NAME_RULE,
+    SMTP_RULE,
+    check_address,
     check_host_name,
+    check_smtp_url,
+    check_textfile,
+    check_url,
+    check_webhook_secret,
+    read_addresses,
     read_functions,
     read_modules,
     read_paths,
@@ -41,6 +49,10 @@ def one_of(*words: str) -> Any:
     return Field(description=" or ".join([", ".join(words[:-1]), words[-1]]))
 
 
+def _secretly(check: Callable[[str], str]) -> Callable[[SecretStr], SecretStr]:
+    return lambda secret: SecretStr(check(secret.get_secret_value()))
+
+
 NUMBER = BeforeValidator(refuse_bool)
 SIZE = BeforeValidator(read_size)
 DURATION = BeforeValidator(read_seconds)
@@ -63,6 +75,16 @@ Paths = Annotated[
     BeforeValidator(read_paths),
     Field(description="files or directories, separated by commas"),
 ]
+Addresses = Annotated[
+    tuple[str, ...],
+    BeforeValidator(read_addresses),
+    Field(description="addresses, separated by commas"),
+]
+Address = Annotated[str, AfterValidator(check_address)]
+SecretUrl = Annotated[SecretStr, AfterValidator(_secretly(check_url))]
+WebhookSecret = Annotated[SecretStr, AfterValidator(_secretly(check_webhook_secret))]
+SmtpUrl = Annotated[SecretStr, AfterValidator(_secretly(check_smtp_url)), Field(description=SMTP_RULE)]
+Textfile = Annotated[Path, AfterValidator(check_textfile)]
 HostName = Annotated[
     str,
     AfterValidator(check_host_name),

@@ -17,6 +17,8 @@ from mayfly.settings.shape import Secret, Settings
 from mayfly.settings.sources import DEFAULT, Home, find_home, nested, read_sources
 from mayfly.settings.values import mask_password, size_text
 
+ADDRESSES = ("database_url", "alert_smtp_url")  # secrets of which only the password is one
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -77,7 +79,7 @@ def _source(told: Given) -> str:
 def _display(settings: Settings, name: str) -> str:
     value = getattr(settings, name)
     if isinstance(value, Secret):
-        return mask_password(value.get_secret_value()) if name == "database_url" else "***"
+        return mask_password(value.get_secret_value()) if name in ADDRESSES else "***"
     if value is None or value == ():
         return "none"
     if SIZE in SettingsModel.model_fields[name].metadata:

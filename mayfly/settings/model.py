@@ -21,6 +21,8 @@ from mayfly.settings.kinds import (
     DURATION,
     NUMBER,
     SIZE,
+    Address,
+    Addresses,
     Count,
     Days,
     Functions,
@@ -29,13 +31,17 @@ from mayfly.settings.kinds import (
     Name,
     Paths,
     Real,
+    SecretUrl,
+    SmtpUrl,
+    Textfile,
+    WebhookSecret,
     duration,
     one_of,
     seconds,
     size,
     whole,
 )
-from mayfly.settings.names import Key, Names
+from mayfly.settings.names import SECRETS, Key, Names
 from mayfly.settings.problems import CONFLICTS
 from mayfly.settings.shape import LaneSettings, Secret, Settings
 from mayfly.settings.values import (
@@ -46,6 +52,10 @@ from mayfly.settings.values import (
     MIB,
     POLL_INTERVALS,
     SCHEDULE_FILES,
+    SMTP_URL,
+    TEXTFILE_RULE,
+    URL_RULE,
+    WEBHOOK_SECRET_RULE,
     database_url,
     under_home,
 )
@@ -67,6 +77,7 @@ class LaneModel(BaseModel):
     rank: Annotated[int, Field(description="a whole number"), NUMBER] = 0
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None
     external: Annotated[bool, Field(description="true or false")] = False
+    latency_target: Annotated[Real | None, duration(1, LONGEST_TIMEOUT), DURATION] = None
 
 
 class SettingsModel(BaseSettings):
@@ -104,6 +115,13 @@ class SettingsModel(BaseSettings):
     hooks_after: Functions = ()
     hooks_on_dead: Functions = ()
     schedule_files: Paths = tuple(map(Path, SCHEDULE_FILES))
+    heartbeat_url: SecretUrl | None = Field(None, description=URL_RULE)
+    alert_webhook_url: SecretUrl | None = Field(None, description=URL_RULE)
+    alert_webhook_secret: WebhookSecret | None = Field(None, description=WEBHOOK_SECRET_RULE)
+    alert_mail_to: Addresses = ()
+    alert_mail_from: Annotated[Address | None, Field(description="an address")] = None
+    alert_smtp_url: SmtpUrl = SecretStr(SMTP_URL)
+    metrics_textfile: Annotated[Textfile | None, Field(description=TEXTFILE_RULE)] = None
     log_dir: Annotated[Path, Field(description="a directory")] = Path("logs")
     log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = "text"
     log_to: Annotated[Literal["file", "stdout", "syslog"], one_of("file", "stdout", "syslog")] = "file"
@@ -126,7 +144,8 @@ class SettingsModel(BaseSettings):
     def as_plain(self) -> Settings:
         """What leaves this door: checked, and nothing of pydantic left."""
         fields = {name: getattr(self, name) for name in Settings._fields}
-        fields["database_url"] = Secret(self.database_url.get_secret_value())
+        for name in SECRETS:
+            fields[name] = fields[name] and Secret(fields[name].get_secret_value())
         fields["lanes"] = {name: LaneSettings(**lane.model_dump()) for name, lane in self.lanes.items()}
         return Settings(**fields)
 
@@ -148,7 +167,7 @@ class SettingsModel(BaseSettings):
             raise ValueError
         return home.resolve()
 
-    @field_validator("log_dir", "state_dir")
+    @field_validator("log_dir", "state_dir", "metrics_textfile")
     @classmethod
     def _path_is_under_home(cls, path: Path | None, info: ValidationInfo) -> Path | None:
         home = info.data.get("home")  # missing where home itself is wrong

@@ -7,7 +7,8 @@ from functools import cached_property
 Key = tuple[str, ...]
 
 HOME = "MAYFLY_HOME"
-SECRETS = ("database_url",)  # what may also be read from a file that NAME_FILE names
+# What may also be read from a file that NAME_FILE names: a heartbeat's and a webhook's URL are as good as a password.
+SECRETS = ("database_url", "heartbeat_url", "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url")
 
 # One letter in ten. Looser, and UPLOAD_LIMIT would be taken for PAYLOAD_LIMIT.
 _CLOSE = 0.9

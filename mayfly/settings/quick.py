@@ -13,7 +13,7 @@ from typing import Any
 from mayfly.errors import SettingsError
 from mayfly.settings.conflicts import conflicts_in
 from mayfly.settings.files import Given
-from mayfly.settings.names import Key
+from mayfly.settings.names import SECRETS, Key
 from mayfly.settings.rules import LANE, NAMES, POOL, SETTINGS, plain_host_name, plain_name
 from mayfly.settings.shape import LaneSettings, Secret, Settings
 from mayfly.settings.sources import find_home, read_sources
@@ -66,12 +66,12 @@ def _settings(home: Path, given: Mapping[Key, Given]) -> Settings:
 
 def _under(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     """What belongs to home or to the system, found; the rest as it is."""
-    state_dir = values["state_dir"]
+    paths = {name: values[name] for name in ("log_dir", "metrics_textfile", "state_dir")}
     return {
         **values,
+        **{name: None if values[name] is None else Secret(values[name]) for name in SECRETS},
         "database_url": Secret(database_url(values["database_url"], home)),
         "schedule_files": tuple(under_home(Path(each), home) for each in values["schedule_files"]),
-        "log_dir": under_home(Path(values["log_dir"]), home),
-        "state_dir": None if state_dir is None else under_home(Path(state_dir), home),
+        **{name: None if path is None else under_home(Path(path), home) for name, path in paths.items()},
         "host_name": values["host_name"] or plain_host_name(os.uname().nodename),
     }

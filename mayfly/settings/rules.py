@@ -5,6 +5,7 @@ The model (model.py) takes more, and has the words for what it refuses; a test h
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from mayfly.settings.names import Names
@@ -16,7 +17,14 @@ from mayfly.settings.values import (
     NAME_PATTERN,
     POLL_INTERVALS,
     SCHEDULE_FILES,
+    SMTP_URL,
+    check_address,
     check_host_name,
+    check_smtp_url,
+    check_textfile,
+    check_url,
+    check_webhook_secret,
+    read_addresses,
     read_functions,
     read_modules,
     read_paths,
@@ -75,6 +83,10 @@ def _truth(value: object) -> bool:
     return value == "true"
 
 
+def _checked(check: Callable[[str], str]) -> Callable[[object], str]:
+    return lambda value: check(_text(value))
+
+
 class Rule(NamedTuple):
     """How a setting is read, its bounds, and what holds where it is not set."""
 
@@ -129,6 +141,13 @@ SETTINGS: Mapping[str, Rule] = {
     "hooks_after": Rule(read_functions, ()),
     "hooks_on_dead": Rule(read_functions, ()),
     "schedule_files": Rule(read_paths, SCHEDULE_FILES),
+    "heartbeat_url": Rule(_checked(check_url)),
+    "alert_webhook_url": Rule(_checked(check_url)),
+    "alert_webhook_secret": Rule(_checked(check_webhook_secret)),
+    "alert_mail_to": Rule(read_addresses, ()),
+    "alert_mail_from": Rule(_checked(check_address)),
+    "alert_smtp_url": Rule(_checked(check_smtp_url), SMTP_URL),
+    "metrics_textfile": Rule(_checked(lambda value: str(check_textfile(Path(value))))),
     "log_dir": Rule(_text, "logs"),
     "log_format": _one_of("text", "json"),
     "log_to": _one_of("file", "stdout", "syslog"),
@@ -156,6 +175,7 @@ LANE: Mapping[str, Rule] = {
     "rank": Rule(_whole, 0),
     "pool": Rule(plain_name),
     "external": Rule(_truth, False),
+    "latency_target": Rule(_seconds, None, 1, LONGEST_TIMEOUT),
 }
 POOL = _count()
 NAMES = Names(plain=frozenset(SETTINGS), lane=frozenset(LANE))

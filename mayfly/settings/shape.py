@@ -41,6 +41,7 @@ class LaneSettings(NamedTuple):
     rank: int = 0  # smaller is served first
     pool: str | None = None  # its lanes share one cap
     external: bool = False  # never dispatched
+    latency_target: float | None = None  # seconds a due job may wait before somebody is told
 
 
 class ResolvedLane(NamedTuple):
@@ -57,6 +58,7 @@ class ResolvedLane(NamedTuple):
     rank: int
     pool: str | None
     external: bool
+    latency_target: float | None = None
 
 
 class Settings(NamedTuple):
@@ -81,6 +83,13 @@ class Settings(NamedTuple):
     hooks_after: tuple[str, ...]
     hooks_on_dead: tuple[str, ...]
     schedule_files: tuple[Path, ...]
+    heartbeat_url: Secret | None
+    alert_webhook_url: Secret | None
+    alert_webhook_secret: Secret | None
+    alert_mail_to: tuple[str, ...]
+    alert_mail_from: str | None
+    alert_smtp_url: Secret
+    metrics_textfile: Path | None
     log_dir: Path
     log_format: str
     log_to: str
@@ -105,6 +114,15 @@ class Settings(NamedTuple):
         """Seconds; 0 where no lane lingers."""
         return max([self.linger, *(each.linger or 0.0 for each in self.lanes.values())])
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody is told of each cycle: then none is too idle for that."""
+        return self.has_alerts or any((self.heartbeat_url, self.metrics_textfile))
+
+    @property
+    def has_alerts(self) -> bool:
+        return self.alert_webhook_url is not None or bool(self.alert_mail_to)
+
     def lane(self, name: str) -> ResolvedLane:
         own = self.lanes.get(name, LaneSettings())
         timeout = own.worker_timeout or self.worker_timeout
@@ -121,4 +139,5 @@ class Settings(NamedTuple):
             rank=own.rank,
             pool=own.pool,
             external=own.external,
+            latency_target=own.latency_target,
         )

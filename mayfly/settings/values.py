@@ -100,6 +100,63 @@ def check_host_name(value: str) -> str:
     return value
 
 
+URL_RULE = "a URL that begins with http:// or https://"
+_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
+
+
+def check_url(value: str) -> str:
+    """Without an account, which would stand in logs of servers, and without a fragment, which no server sees."""
+    if not re.fullmatch(rf"https?://{_HOST}(?:[/?][!-\"$-~]*)?", value):
+        raise ValueError
+    return value
+
+
+SMTP_URL = "smtp://localhost:25"
+SMTP_RULE = "smtp://host:25 or smtps://host:465, with user:password@ before the host if need be"
+
+
+def check_smtp_url(value: str) -> str:
+    if not re.fullmatch(rf"smtps?://(?:[^\s:/@]+:[^\s/@]+@)?{_HOST}/?", value) or not value.isascii():
+        raise ValueError
+    return value
+
+
+WEBHOOK_SECRET_RULE = "whsec_ and the base64 of 24 to 64 random bytes"  # noqa: S105 - what one looks like
+
+
+def check_webhook_secret(value: str) -> str:
+    """As the Standard Webhooks have it."""
+    if not re.fullmatch(r"whsec_(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", value):
+        raise ValueError
+    encoded = value.removeprefix("whsec_")
+    if not 24 <= len(encoded) // 4 * 3 - encoded.count("=") <= 64:
+        raise ValueError
+    return value
+
+
+def check_address(value: str) -> str:
+    """Rather strict: it goes into the head of a mail."""
+    if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+", value):
+        raise ValueError
+    return value
+
+
+def read_addresses(value: object) -> tuple[str, ...]:
+    addresses = value.split(",") if isinstance(value, str) else value
+    if not isinstance(addresses, list | tuple) or not all(isinstance(each, str) for each in addresses):
+        raise ValueError
+    return tuple(check_address(each.strip()) for each in addresses)
+
+
+TEXTFILE_RULE = "a file whose name ends in .prom: node_exporter reads no other"
+
+
+def check_textfile(path: Path) -> Path:
+    if path.suffix != ".prom":
+        raise ValueError
+    return path
+
+
 # One pattern for lanes and pools: what fits the column, a log line and a URL without being escaped.
 NAME_RULE = "1 to 64 of A-Z a-z 0-9 _ . : - and begin with a letter, a digit or _"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$"

@@ -232,6 +232,7 @@ PURE = (
     "dispatcher/endings.py",
     "dispatcher/plan.py",
     "dispatcher/summary.py",
+    "mayfly/alerts/decide.py",
     "mayfly/backoff.py",
     "mayfly/outcome.py",
     "mayfly/schedules/decide.py",

@@ -15,8 +15,13 @@ from sqlalchemy import update
 
 from mayfly import jsontext
 from mayfly.actor import Actor
+from mayfly.alerts.decide import Kind as AlertKind
+from mayfly.alerts.decide import Symptom
+from mayfly.alerts.look import dead_jobs, killed_runners
+from mayfly.alerts.store import note, note_told, take
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
+from mayfly.fleet.counted import count_cycles, read_cycles
 from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
@@ -25,6 +30,7 @@ from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.count import count_due
+from mayfly.jobs.counters import read_counters
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.later import Later
 from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
@@ -34,7 +40,7 @@ from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import add_up_totals, read_usual
+from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual
 from mayfly.jobs.which import Which
 from mayfly.limits.holdings import Holdings
 from mayfly.limits.limit import Limit, Need
@@ -105,6 +111,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield from operating(database)
     yield from browsing(database)
     yield from limiting(database)
+    yield from watching(database)
     yield from cleaning(database)
 
 
@@ -247,6 +254,27 @@ def limiting(database: Database) -> Iterator[str]:
     yield chapter("release", lambda: ours.release(database))
     now = database.clock.now()
     yield chapter("list limits", lambda: database.read(lambda c: list(list_limits(c, now))))
+
+
+def watching(database: Database) -> Iterator[str]:
+    now = database.clock.now()
+    late = Symptom(AlertKind.LATE, "late", "it waits", now)
+
+    def carry_over() -> None:
+        database.run(lambda c: add_up_strays(c, now + timedelta(hours=1)))
+        database.run(lambda c: count_cycles(c, now + timedelta(hours=1), 90))
+
+    def tell() -> None:
+        [alert] = database.run(lambda c: note(c, [late], now))
+        database.run(lambda c: take(c, alert, now))
+        database.run(lambda c: note_told(c, alert, now))
+
+    yield chapter("figures of all times", lambda: database.read(lambda c: (read_counters(c), read_cycles(c))))
+    yield chapter("carry over", carry_over)
+    yield chapter("dead jobs", lambda: database.read(lambda c: list(dead_jobs(c, now))))
+    yield chapter("killed runners", lambda: database.read(lambda c: list(killed_runners(c, now))))
+    yield chapter("tell an alert", tell)
+    yield chapter("an alert is over", lambda: database.run(lambda c: note(c, [], now)))
 
 
 def cleaning(database: Database) -> Iterator[str]:

@@ -338,6 +338,59 @@ DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worke
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 
+-- figures of all times
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
+SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL GROUP BY host, COALESCE(exit_code, -1);
+
+-- carry over
+BEGIN;
+SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < %(before)s;
+SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = %(cycle_id)s;
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = %(cycle_id)s;
+DELETE FROM mayfly_totals WHERE cycle_id = %(cycle_id)s AND worker_id = %(worker_id)s;
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+BEGIN;
+SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
+SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s GROUP BY host, COALESCE(exit_code, -1);
+INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (%(host)s, %(exit_code)s, %(last_at)s, %(cycles)s, %(spawned)s, %(successful)s, %(timed_out)s, %(rescued)s, %(repeated)s, %(pruned)s, %(duration_ms)s) ON CONFLICT (host, exit_code) DO NOTHING;
+UPDATE mayfly_hosts SET last_at = %(last_at)s, cycles = cycles + %(cycles)s, spawned = spawned + %(spawned)s, successful = successful + %(successful)s, timed_out = timed_out + %(timed_out)s, rescued = rescued + %(rescued)s, repeated = repeated + %(repeated)s, pruned = pruned + %(pruned)s, duration_ms = duration_ms + %(duration_ms)s WHERE host = %(host)s AND exit_code = %(exit_code)s;
+UPDATE mayfly_locks SET number = %(until)s WHERE name = 'counted';
+DELETE FROM mayfly_hosts WHERE last_at < %(before)s;
+
+-- dead jobs
+SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE finished_at > %(since)s ORDER BY finished_at DESC LIMIT 10000) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
+
+-- killed runners
+SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r WHERE r.finished_at > %(since)s AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
+
+-- tell an alert
+BEGIN;
+SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+INSERT INTO mayfly_alerts (fingerprint, kind, subject, detail, first_at, last_at, recovered_at, times) VALUES (%(fingerprint)s, %(kind)s, %(subject)s, %(detail)s, %(first_at)s, %(last_at)s, %(recovered_at)s, %(times)s) ON CONFLICT (fingerprint) DO NOTHING;
+DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
+BEGIN;
+UPDATE mayfly_alerts SET telling_until = %(until)s WHERE fingerprint = %(fingerprint)s AND (telling_until IS NULL OR telling_until <= %(now)s) AND recovered_at IS NULL AND (told_at IS NULL OR told_at <= %(again)s);
+BEGIN;
+UPDATE mayfly_alerts SET told = %(told)s, told_at = %(told_at)s, telling_until = %(telling_until)s WHERE fingerprint = %(fingerprint)s;
+
+-- an alert is over
+BEGIN;
+SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+UPDATE mayfly_alerts SET kind = %(kind)s, subject = %(subject)s, detail = %(detail)s, first_at = %(first_at)s, last_at = %(last_at)s, recovered_at = %(recovered_at)s, times = %(times)s WHERE fingerprint = %(fingerprint)s;
+DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
+
 -- prune
 -- 7 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;

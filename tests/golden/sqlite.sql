@@ -346,6 +346,59 @@ DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id
 SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
 
+-- figures of all times
+SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
+SELECT host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms FROM mayfly_hosts UNION ALL SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL GROUP BY host, COALESCE(exit_code, -1);
+
+-- carry over
+BEGIN IMMEDIATE;
+SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before;
+SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id;
+SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id;
+DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id;
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
+UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+BEGIN IMMEDIATE;
+SELECT number FROM mayfly_locks WHERE name = 'counted';
+SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until GROUP BY host, COALESCE(exit_code, -1);
+INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (:host, :exit_code, :last_at, :cycles, :spawned, :successful, :timed_out, :rescued, :repeated, :pruned, :duration_ms) ON CONFLICT (host, exit_code) DO NOTHING;
+UPDATE mayfly_hosts SET last_at = :last_at, cycles = cycles + :cycles, spawned = spawned + :spawned, successful = successful + :successful, timed_out = timed_out + :timed_out, rescued = rescued + :rescued, repeated = repeated + :repeated, pruned = pruned + :pruned, duration_ms = duration_ms + :duration_ms WHERE host = :host AND exit_code = :exit_code;
+UPDATE mayfly_locks SET number = :until WHERE name = 'counted';
+DELETE FROM mayfly_hosts WHERE last_at < :before;
+
+-- dead jobs
+SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT job_id, fingerprint, finished_at FROM mayfly_attempts WHERE finished_at > :since ORDER BY finished_at DESC LIMIT 10000) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint;
+
+-- killed runners
+SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r WHERE r.finished_at > :since AND (r.signal IS NOT NULL OR r.ending IN ('crash', 'lost')) GROUP BY r.lane, r.ending, r.signal;
+
+-- tell an alert
+BEGIN IMMEDIATE;
+SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+INSERT INTO mayfly_alerts (fingerprint, kind, subject, detail, first_at, last_at, recovered_at, times) VALUES (:fingerprint, :kind, :subject, :detail, :first_at, :last_at, :recovered_at, :times) ON CONFLICT (fingerprint) DO NOTHING;
+DELETE FROM mayfly_alerts WHERE recovered_at < :before;
+BEGIN IMMEDIATE;
+UPDATE mayfly_alerts SET telling_until = :until WHERE fingerprint = :fingerprint AND (telling_until IS NULL OR telling_until <= :now) AND recovered_at IS NULL AND (told_at IS NULL OR told_at <= :again);
+BEGIN IMMEDIATE;
+UPDATE mayfly_alerts SET told = :told, told_at = :told_at, telling_until = :telling_until WHERE fingerprint = :fingerprint;
+
+-- an alert is over
+BEGIN IMMEDIATE;
+SELECT fingerprint, kind, subject, detail, first_at, last_at, times, told_at, told, recovered_at FROM mayfly_alerts;
+UPDATE mayfly_alerts SET kind = :kind, subject = :subject, detail = :detail, first_at = :first_at, last_at = :last_at, recovered_at = :recovered_at, times = :times WHERE fingerprint = :fingerprint;
+DELETE FROM mayfly_alerts WHERE recovered_at < :before;
+
 -- prune
 -- 7 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;

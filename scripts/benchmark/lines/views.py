@@ -5,11 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
+from mayfly.alerts.look import look
 from mayfly.clock import milliseconds, monotonic
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.jobs import browse
 from mayfly.jobs.which import Which
+from mayfly.metrics.families import text_of
+from mayfly.metrics.figures import read_figures
 from mayfly.registry import Registry
 from mayfly.schema import CANCELLED, DEAD, DONE, JOBS, PENDING
 from mayfly.settings import Settings, load
@@ -34,7 +37,7 @@ def measure(lab: Lab) -> Iterator[Finding]:
     with lab.stage() as stage:
         fill(lab, stage, rows)
         database = stage.database()
-        settings = load({"MAYFLY_HOME": str(stage.home)}).settings
+        settings = load({"MAYFLY_HOME": str(stage.home), "LANES__DEFAULT__LATENCY_TARGET": "5m"}).settings
         for name, view in views(database, settings, rows).items():
             lab.say(f"{name} at {rows:,} rows")
             yield Figure(
@@ -67,6 +70,8 @@ def views(database: Database, settings: Settings, rows: int) -> Mapping[str, Vie
         "cycles": browse.list_cycles,
         "runners": browse.list_runners,
         "audit": browse.list_deeds,
+        "metrics": lambda connection: text_of(read_figures(connection, settings, now)),
+        "looks for alerts": lambda connection: look(connection, settings, now),
     }
 
 

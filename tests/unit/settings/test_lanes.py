@@ -28,13 +28,25 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
             "LANES__SEND_EMAIL__EXTERNAL": "yes",
             "LANES__SEND_EMAIL__POOL": "email",
             "LANES__SEND_EMAIL__LINGER": "0",
+            "LANES__SEND_EMAIL__LATENCY_TARGET": "5m",
             "LINGER": "55",
             "POOLS__EMAIL": "3",
         },
     )
 
     assert settings.lane("send_email") == ResolvedLane(
-        "send_email", 5, 8, 1, 20, 50, is_long=False, linger=0, rank=-1, pool="email", external=True
+        "send_email",
+        5,
+        8,
+        1,
+        20,
+        50,
+        is_long=False,
+        linger=0,
+        rank=-1,
+        pool="email",
+        external=True,
+        latency_target=300,
     )
     assert settings.pools == {"email": 3}
 

@@ -14,10 +14,12 @@ from mayfly.errors import SettingsError
 from mayfly.settings import LaneSettings, Settings, load
 from mayfly.settings.files import plain_variables
 from mayfly.settings.model import NAMES, LaneModel, SettingsModel
-from mayfly.settings.names import _close, variable_of
+from mayfly.settings.names import SECRETS, _close, variable_of
 from mayfly.settings.quick import quick_settings
 from mayfly.settings.rules import INFINITE, LANE, POOL, SETTINGS, Rule
 from mayfly.settings.rules import NAMES as QUICK_NAMES
+
+WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the Standard Webhooks' own examples
 
 patiently = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -31,8 +33,9 @@ def quick_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str =
 
 
 def told(settings: Settings) -> str:
-    """All fields with their types and the order of the lanes, which == does not look at, and the secret opened."""
-    return repr({**settings._asdict(), "database_url": settings.database_url.get_secret_value()})
+    """All fields with their types and the order of the lanes, which == does not look at, and the secrets opened."""
+    secrets = {name: value and value.get_secret_value() for name in SECRETS if (value := getattr(settings, name))}
+    return repr({**settings._asdict(), **secrets})
 
 
 # --- the table is the model's -----------------------------------------------------------------------------
@@ -113,6 +116,10 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"LANES__IMPORT__WORKER_TIMEOUT": "3h", "LANES__A__WORKER_TIMEOUT": "90.5"},
         {"LINGER": "55", "POLL_INTERVAL": "0.5", "LANES__MAIL__LINGER": "0"},
         {"SCHEDULE_FILES": "/etc/mayfly/schedule, mine"},
+        {"HEARTBEAT_URL": "https://hc-ping.com/0e8d3b2c", "METRICS_TEXTFILE": "metrics/mayfly.prom"},
+        {"ALERT_WEBHOOK_URL": "http://[::1]:8080/x?y=1", "ALERT_WEBHOOK_SECRET": WHSEC},
+        {"ALERT_MAIL_TO": "ann@example.com, ops@example.com", "ALERT_SMTP_URL": "smtps://a:b@mail.example.com"},
+        {"LANES__MAIL__LATENCY_TARGET": "5m"},
         {"HOOKS_BEFORE": "app.tracing:before", "HOOKS_ON_DEAD": "app.mail:alarm, app.chat:alarm"},
     ],
 )
@@ -170,6 +177,16 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
         {"LANES__MAIL__POOL": "nobody-knows"},
         {"LANES__MAIL__EXTERNAL": "yes"},
         {"POOLS__EMAIL": "0"},
+        {"HEARTBEAT_URL": "hc-ping.com/x"},
+        {"HEARTBEAT_URL": "https://user:secret@hc-ping.com/x"},
+        {"ALERT_WEBHOOK_URL": "https://example.com/hook"},
+        {"ALERT_WEBHOOK_SECRET": "whsec_c2hvcnQ="},
+        {"ALERT_WEBHOOK_SECRET": WHSEC.removeprefix("whsec_")},
+        {"ALERT_MAIL_TO": "ann@example.com,"},
+        {"ALERT_MAIL_TO": "Ann <ann@example.com>"},
+        {"ALERT_SMTP_URL": "mail.example.com:25"},
+        {"METRICS_TEXTFILE": "mayfly.txt"},
+        {"LANES__MAIL__LATENCY_TARGET": "0"},
         {"MAYFLY_HOME": "relative"},
     ],
 )
@@ -209,6 +226,10 @@ ODD_WORDS = [
     "yes",
     "handlers,shop",
     "a..b",
+    "https://example.com/x",
+    "ann@example.com",
+    "x.prom",
+    WHSEC,
     "sqlite:///x.db",
     "sqlite://",
     "mysql://u:p@h/d",

@@ -1,0 +1,102 @@
+"""docs/alerts.md says what is true: its settings load, its receiver checks real webhooks, its words are ours."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mayfly import events
+from mayfly.alerts.decide import Alert, Kind
+from mayfly.alerts.look import FORGOTTEN_AFTER, LOOKED_AT, SILENT_AFTER
+from mayfly.alerts.webhook import body_of
+from mayfly.logs import render_text
+from mayfly.settings import load
+from tests.factories import NOON
+from tests.process.installation import Installation
+from tests.receivers import http_receiver
+from tests.unit.dispatcher.test_summary import make_summary
+
+PAGE = (Path(__file__).parents[2] / "docs" / "alerts.md").read_text("utf-8")
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
+
+
+def test_the_settings_load(tmp_path: Path) -> None:
+    """What the page tells people to write is understood, and no secret is shown."""
+    (tmp_path / ".env").write_text(blocks("sh")[0])
+
+    loaded = load({"MAYFLY_HOME": str(tmp_path)})
+
+    assert loaded.warnings == ()
+    assert loaded.settings.lane("mail").latency_target == 300
+    shown = {each.name: each.value for each in loaded.origins}
+    assert (shown["HEARTBEAT_URL"], shown["ALERT_WEBHOOK_URL"], shown["ALERT_WEBHOOK_SECRET"]) == ("***",) * 3
+    assert shown["ALERT_SMTP_URL"] == "smtp://user:***@mail.example.com:587"
+
+
+@pytest.fixture
+def receiver_code() -> Any:
+    names: dict[str, Any] = {}
+    exec(compile(blocks("python")[0], "receiver.py", "exec"), names)
+    return names["is_genuine"]
+
+
+def test_the_receiver_knows_what_is_genuine(tmp_path: Path, receiver_code: Any) -> None:
+    """A real webhook of a real cycle; not one that was changed, nor one signed by another."""
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    made.enqueue("give_up")
+    with http_receiver() as receiver:
+        made.dispatch(ALERT_WEBHOOK_URL=receiver.url, ALERT_WEBHOOK_SECRET=SECRET)
+        made.end()
+
+    [heard] = receiver.heard
+    headers = {name.lower(): value for name, value in heard.headers.items()}
+    assert receiver_code(headers, heard.body, SECRET)
+    assert not receiver_code(headers, heard.body + b" ", SECRET)
+    assert not receiver_code(headers, heard.body, SECRET.replace("M", "N"))
+    assert not receiver_code({**headers, "webhook-timestamp": "1614265330"}, heard.body, SECRET)
+
+
+def test_the_message_has_these_fields() -> None:
+    """All of them."""
+    shown = json.loads(blocks("json")[0])
+    sent = json.loads(body_of(Alert("f", Kind.DEAD, "s", "d", NOON, NOON), "web-1", NOON))
+
+    assert (shown.keys(), shown["data"].keys()) == (sent.keys(), sent["data"].keys())
+    assert shown["type"] == sent["type"]
+    assert "`mayfly.alert.recovered`" in PAGE
+
+
+def test_the_kinds_and_times_are_the_codes() -> None:
+    """Whoever changes one changes the page."""
+    table = PAGE.split("| kind | when | over |")[1].split("\n\n")[0]
+
+    assert re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) == list(Kind)
+    assert (SILENT_AFTER.total_seconds(), FORGOTTEN_AFTER.days, LOOKED_AT) == (300, 1, 10_000)
+
+
+def test_the_lines_are_those_of_the_log() -> None:
+    """As an operator greps for them."""
+    said = [
+        events.errand_failed("the heartbeat", "hc-ping.com answered 500"),
+        events.alert_undelivered("webhook", "example.com: TimeoutError: timed out"),
+        events.errand_cut("alerts", 2.0),
+    ]
+
+    lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)
+
+    assert f"```\n{lines}\n```" in PAGE
+
+
+def test_the_summary_has_these_figures() -> None:
+    """In this order."""
+    from dispatcher.summary import summary_text
+
+    [line] = re.findall(r"^cycle=\d+ host=.*$", PAGE, re.MULTILINE)
+
+    assert re.findall(r"(\w+)=", line) == re.findall(r"(\w+)=", summary_text(make_summary(), "web-1"))

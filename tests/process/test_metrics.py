@@ -1,0 +1,200 @@
+"""Metrics from real cycles: what they say is what happened, they never shrink, and the file is whole."""
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.process.installation import Installation
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples_in(text: str) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def metrics(installation: Installation) -> Samples:
+    printed = installation.run("mayfly", "metrics")
+    assert printed.returncode == 0, printed.stderr
+    return samples_in(printed.stdout)
+
+
+def value(samples: Samples, name: str, **labels: str) -> float | None:
+    return samples.get((name, tuple(sorted(labels.items()))))
+
+
+def jobs(samples: Samples, outcome: str, type_name: str = "noop") -> float | None:
+    return value(samples, "mayfly_jobs_total", lane="default", type=type_name, outcome=outcome)
+
+
+def test_they_say_what_happened(installation: Installation) -> None:
+    """By lane, type and outcome; what waits; how cycles ended."""
+    installation.enqueue("noop", count=7)
+    installation.enqueue("give_up")
+    installation.dispatch(HOST_NAME="a")
+    installation.enqueue("crash", lane="wild")
+    installation.dispatch(HOST_NAME="a")
+    installation.enqueue("noop", count=3, lane="mail")
+
+    told = metrics(installation)
+
+    assert (jobs(told, "done"), jobs(told, "dead"), jobs(told, "dead", "give_up")) == (7, 0, 1)
+    assert value(told, "mayfly_jobs_total", lane="wild", type="crash", outcome="crashed") == 1
+    assert value(told, "mayfly_job_duration_seconds_count", lane="default", type="noop") == 7
+    assert value(told, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="+Inf") == 7
+    assert (
+        value(told, "mayfly_job_wait_seconds_bucket", lane="default", type="noop", le="20") == 0
+    )  # due a minute ago
+    assert value(told, "mayfly_pending_jobs", lane="mail") == 3
+    assert value(told, "mayfly_pending_jobs", lane="default") == 0
+    assert 60 <= (value(told, "mayfly_oldest_wait_seconds", lane="mail") or 0) < 120
+    assert value(told, "mayfly_workers", lane="mail") == 0
+    assert value(told, "mayfly_cycles_total", host="a", exit_code="0") == 1
+    assert value(told, "mayfly_cycles_total", host="a", exit_code="1") == 1
+    assert value(told, "mayfly_cycle_duration_seconds_count", host="a") == 2
+    assert value(told, "mayfly_workers_ended_total", host="a", ending="failed") == 1
+    succeeded = value(told, "mayfly_last_success_timestamp_seconds", host="a")
+    last = value(told, "mayfly_last_cycle_timestamp_seconds", host="a")
+    assert succeeded is not None
+    assert last is not None
+    assert installation.now().timestamp() - 60 < succeeded < last
+
+
+def test_they_never_shrink(installation: Installation) -> None:
+    """Not while runners work, not when a cycle adds up, not when all that was counted is pruned."""
+    installation.enqueue("noop", count=5)
+    installation.dispatch()
+    installation.enqueue("latch")
+    working = installation.start("dispatcher")
+    installation.wait_for_latch()
+    seen = [metrics(installation)]
+    installation.release_latch()
+    working.wait(30)
+    seen.append(metrics(installation))
+    installation.dispatch(KEEP_CYCLES_DAYS="0.000001")
+    seen.append(metrics(installation))
+
+    assert [jobs(each, "done") for each in seen] == [5, 5, 5]
+    assert [jobs(each, "done", "latch") for each in seen] == [None, 1, 1]
+    for before, after in pairwise(seen):
+        for key, number in before.items():
+            if key[0].endswith(("_total", "_count", "_bucket")) and "host" not in dict(key[1]):
+                assert after[key] >= number, key
+
+
+def test_a_lost_lease_and_a_latency_target_are_told(embedded: Installation) -> None:
+    """The one by what was counted, the other by the settings."""
+    embedded.enqueue("noop")
+    embedded.dispatch()
+    row = "SELECT cycle_id, lane, type, 'lease lost', 'worker-1', 2, '{}', '{}' FROM mayfly_totals LIMIT 1"
+    embedded.execute(
+        f"INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) {row}"
+    )
+
+    printed = embedded.run("mayfly", "metrics", LANES__DEFAULT__LATENCY_TARGET="90s")
+
+    told = samples_in(printed.stdout)
+    assert value(told, "mayfly_leases_lost_total", lane="default", type="noop") == 2
+    assert value(told, "mayfly_latency_target_seconds", lane="default") == 90
+    assert jobs(told, "lease lost") is None
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installation) -> None:
+    """And the dispatcher does its work all the same."""
+    embedded.enqueue("noop")
+    hidden = embedded.home / "hidden" / "prometheus_client"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ModuleNotFoundError('prometheus_client')")
+    path = f"{hidden.parent}:{embedded.environment()['PYTHONPATH']}"
+
+    printed = embedded.run("mayfly", "metrics", PYTHONPATH=path)
+    cycle = embedded.dispatch(PYTHONPATH=path, METRICS_TEXTFILE="x.prom")
+
+    sentence = "Metrics need prometheus_client: pip install 'mayfly-jobs[metrics]' brings it."
+    assert (printed.returncode, printed.stderr) == (1, f"{sentence}\n")
+    assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
+    assert f"ERROR: Could not see to metrics: {sentence}" in embedded.log
+
+
+# --- the file for node_exporter ---------------------------------------------------------------------------
+
+
+def test_every_cycle_writes_the_file(embedded: Installation) -> None:
+    """An idle one too, that others may read, and nothing else is left in the directory."""
+    directory = embedded.home / "textfile"
+    directory.mkdir()
+    file = directory / "mayfly.prom"
+    for expected in (1, 2):
+        assert embedded.dispatch(METRICS_TEXTFILE=str(file), HOST_NAME="a").returncode == 0
+
+        assert value(samples_in(file.read_text()), "mayfly_cycles_total", host="a", exit_code="0") == expected
+    assert [each.name for each in directory.iterdir()] == ["mayfly.prom"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_nobody_ever_reads_half_a_file(embedded: Installation) -> None:
+    """It is replaced as a whole: who has opened the old one reads that to its end."""
+    file = embedded.home / "mayfly.prom"
+    file.write_text("old\n" * 1000)
+    with file.open() as opened:
+        embedded.dispatch(METRICS_TEXTFILE=str(file))
+
+        assert opened.read() == "old\n" * 1000
+    assert file.read_text().startswith("# HELP mayfly_jobs_total")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may write where nobody may, and is refused by other means")
+def test_a_file_that_cannot_be_written_harms_no_cycle(embedded: Installation) -> None:
+    """A line in the log, and the exit code is the cycle's."""
+    cycle = embedded.dispatch(METRICS_TEXTFILE="nowhere/mayfly.prom")
+
+    assert (cycle.returncode, cycle.stderr) == (0, "")
+    assert re.search(r"ERROR: Could not see to metrics: METRICS_TEXTFILE .*/nowhere/mayfly.prom cannot", embedded.log)
+
+
+def test_doctor_looks_at_the_directory(embedded: Installation) -> None:
+    """Before anybody waits for figures that never come."""
+    said = [embedded.run("mayfly", "doctor", METRICS_TEXTFILE=each).stdout for each in ("no/x.prom", "x.prom")]
+
+    assert "problem  metrics" in re.sub(" +", "  ", said[0])
+    assert "written to" in said[1]
+
+
+def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installation) -> None:
+    """Neither an idle one nor one with work."""
+    embedded.dispatch()
+    embedded.enqueue("noop")
+    watching = (
+        "mayfly.alerts",
+        "mayfly.metrics",
+        "prometheus_client",
+        "opentelemetry",
+        "http.client",
+        "smtplib",
+        "ssl",
+    )
+
+    worked = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "dispatcher"],
+        env=embedded.environment(),
+        cwd=Path("/"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    modules = set(re.findall(r"\| +(\S+)$", worked.stderr, re.MULTILINE))
+    assert "dispatcher.watchers" in modules
+    assert [each for each in modules if each.startswith(watching)] == []

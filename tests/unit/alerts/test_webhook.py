@@ -1,0 +1,33 @@
+"""Webhooks are signed as the Standard Webhooks have it."""
+
+import json
+from datetime import UTC, datetime
+
+from mayfly.alerts.decide import Alert, Kind
+from mayfly.alerts.webhook import body_of, signed
+from tests.factories import NOON
+
+
+def test_the_signature_is_that_of_the_standards_example() -> None:
+    """From its specification, where the reference implementations have it too."""
+    secret, message_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
+    at = datetime.fromtimestamp(1614265330, UTC)
+
+    headers = signed(secret, message_id, b'{"test": 2432232314}', at)
+
+    assert headers == {
+        "webhook-id": message_id,
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_the_body_says_what_it_is() -> None:
+    """In the standard's three fields."""
+    alert = Alert("f", Kind.DEAD, "send", "job 1 is dead: größer", NOON, NOON, times=2)
+
+    message = json.loads(body_of(alert, "web-1", NOON))
+
+    assert (message["type"], message["timestamp"]) == ("mayfly.alert.firing", "2026-05-04T12:00:00+00:00")
+    assert message["data"]["detail"] == "job 1 is dead: größer"
+    assert (message["data"]["kind"], message["data"]["times"], message["data"]["told_by"]) == ("dead job", 2, "web-1")
