@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
+from functools import partial
 
 from dispatcher.errand import Errand
-from dispatcher.summary import Summary
+from dispatcher.summary import Summary, figures_of
+from mayfly.clock import host_now
 from mayfly.engine import Database
+from mayfly.errors import TracingMissing
 from mayfly.logs import Log
 from mayfly.settings import Settings
 
@@ -42,6 +46,8 @@ class Watchers:
             works.append(("alerts", lambda: _alerts(settings, log)))
         if settings.metrics_textfile is not None:
             works.append(("metrics", lambda: _metrics(settings)))
+        if settings.otlp_endpoint is not None:
+            works.append(("traces", partial(_traces, settings, cycle, host_now())))
         return works
 
     def _errand(self, name: str, work: Callable[[], None], let_go: Callable[[], None] | None = None) -> Errand:
@@ -85,3 +91,12 @@ def _metrics(settings: Settings) -> None:
 
 def _database(settings: Settings) -> Database:
     return Database(settings.database_url.get_secret_value())
+
+
+def _traces(settings: Settings, cycle: Summary, ended_at: datetime) -> None:
+    try:
+        from mayfly.tracing import export_cycle
+    except ModuleNotFoundError as error:
+        raise TracingMissing from error
+    facts = figures_of(cycle, settings.host_name)
+    export_cycle(settings, cycle.cycle_id, ended_at, cycle.duration_ms / 1000, facts)

@@ -489,3 +489,8 @@ class TextfileUnwritable(MayflyError):
 
 class Undelivered(MayflyError):
     """Somebody who was to be told did not take it."""
+
+
+class TracingMissing(MayflyError):
+    def __init__(self) -> None:
+        super().__init__("OTLP_ENDPOINT needs OpenTelemetry: pip install 'mayfly-jobs[otel]' brings it.")

@@ -366,6 +366,10 @@ def worker_error(reason: str) -> Event:
     return _said("worker_error", reason, Level.ERROR, reason=reason)
 
 
+def tracing_missing(sentence: str) -> Event:
+    return _said("tracing_missing", f"No traces: {sentence}", Level.ERROR, reason=sentence)
+
+
 def hook_unusable(sentence: str) -> Event:
     return _said("hook_unusable", f"Hook left out: {sentence}", Level.ERROR, reason=sentence)
 

@@ -1,5 +1,6 @@
 """What a forked runner has from its parent, so that not each one has to make it for itself."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from mayfly.engine import Database
@@ -23,4 +24,7 @@ def inherit(settings: Settings, database: Database, log: Log) -> Inherited:
         from mayfly.hooks.find import AFTER, BEFORE, find_all
 
         list(find_all(settings, BEFORE, AFTER))
+    if settings.otlp_endpoint is not None:
+        with suppress(ModuleNotFoundError):
+            import runner.tracing  # noqa: F401 - for all of them; what starts threads is made by each
     return Inherited(database, log, registry)

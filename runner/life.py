@@ -3,20 +3,20 @@
 import random
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mayfly import events, exits, opening
 from mayfly.app import use_app
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
-from mayfly.errors import MayflyError
+from mayfly.errors import MayflyError, TracingMissing
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settler
 from mayfly.logs import Log
 from mayfly.page import Page
-from mayfly.registry import Registry
+from mayfly.registry import Hooks, Registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings
 from runner.batch import BatchRunner, Report
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from runner.foresight import Foresight
     from runner.gate import Gate
     from runner.hooks import RunnerHooks
+    from runner.tracing import Tracing
 
 Work = Callable[[list[Job]], Report]
 
@@ -73,15 +74,19 @@ def _work(
     outbox = Outbox(database, JOBS, settler, log)
     pausing = Pausing(assignment.lane)
     turns = Turns(page.path.parent, assignment.lane)
-    claims = Claims(database, outbox, assignment, lane.batch_size, turns, pausing)
+    tracing = _tracing(settings, assignment, log)
+    claims = _claims(tracing, database, outbox, assignment, lane.batch_size, turns, pausing)
     registry = registry or opening.load_registry(settings)
     _tell_failures(registry, log)
     app = RunnerApp(settings, database, registry, most=lane.concurrency)
     use_app(app)
     hooks = _hooks(settings, guard, log)
+    told: Hooks | None = hooks
+    if tracing is not None:
+        tracing.hooks, told = hooks, tracing
     takings = _takings(registry, assignment)
     invoker = Invoker(
-        registry=registry.hooked(hooks) if hooks else registry,
+        registry=registry.hooked(told) if told else registry,
         database=database,
         lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings),
         guard=guard,
@@ -106,6 +111,8 @@ def _work(
         app.close()
         if hooks is not None:
             hooks.close()
+        if tracing is not None:
+            tracing.close()
 
 
 def _hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":
@@ -114,6 +121,25 @@ def _hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":
     from runner.hooks import open_hooks  # most runners do without
 
     return open_hooks(settings, guard, log)
+
+
+def _tracing(settings: Settings, assignment: Assignment, log: Log) -> "Tracing | None":
+    if settings.otlp_endpoint is None:
+        return None
+    try:
+        from runner.tracing import Tracing  # as above
+    except ModuleNotFoundError:
+        log.say(events.tracing_missing(str(TracingMissing())))
+        return None
+    return Tracing(settings, assignment)
+
+
+def _claims(tracing: "Tracing | None", *given: Any) -> Claims:
+    if tracing is None:
+        return Claims(*given)
+    from runner.tracing import TracedClaims  # as above
+
+    return TracedClaims(tracing, *given)
 
 
 def _announce(settings: Settings, database: Database) -> Callable[[Job], None] | None:

@@ -15,6 +15,7 @@ from mayfly.jobs.unique import insert_unique, keeping, release_over
 from mayfly.limits.limit import Limit, NoKey, wish_of
 from mayfly.registry import Handler, Model
 from mayfly.schema import KEY_LENGTH, NAME_LENGTH, PRIORITIES, JobTable
+from mayfly.traceparent import current_traceparent
 from mayfly.wording import storable
 
 ROWS_PER_STATEMENT = 1000
@@ -36,6 +37,7 @@ class NewJob(NamedTuple):
     expires_at: datetime | None = None
     unique_scope: str | None = None
     unique_until: datetime | None = None
+    trace_context: str | None = None
     on_conflict: str | None = None  # no column; None: whoever holds the unique key is kept
 
     @property
@@ -110,6 +112,7 @@ class Door:
             expires_at=expires_at,
             unique_scope=scope.name if scope.name != LIVE else None,
             unique_until=scope.until,
+            trace_context=current_traceparent(),
             on_conflict=_conflict(on_conflict),
         )
 

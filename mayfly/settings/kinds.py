@@ -81,6 +81,7 @@ Addresses = Annotated[
     Field(description="addresses, separated by commas"),
 ]
 Address = Annotated[str, AfterValidator(check_address)]
+Url = Annotated[str, AfterValidator(check_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secretly(check_url))]
 WebhookSecret = Annotated[SecretStr, AfterValidator(_secretly(check_webhook_secret))]
 SmtpUrl = Annotated[SecretStr, AfterValidator(_secretly(check_smtp_url)), Field(description=SMTP_RULE)]

@@ -34,6 +34,7 @@ from mayfly.settings.kinds import (
     SecretUrl,
     SmtpUrl,
     Textfile,
+    Url,
     WebhookSecret,
     duration,
     one_of,
@@ -122,6 +123,7 @@ class SettingsModel(BaseSettings):
     alert_mail_from: Annotated[Address | None, Field(description="an address")] = None
     alert_smtp_url: SmtpUrl = SecretStr(SMTP_URL)
     metrics_textfile: Annotated[Textfile | None, Field(description=TEXTFILE_RULE)] = None
+    otlp_endpoint: Annotated[Url | None, Field(description=URL_RULE)] = None
     log_dir: Annotated[Path, Field(description="a directory")] = Path("logs")
     log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = "text"
     log_to: Annotated[Literal["file", "stdout", "syslog"], one_of("file", "stdout", "syslog")] = "file"

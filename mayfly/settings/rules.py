@@ -148,6 +148,7 @@ SETTINGS: Mapping[str, Rule] = {
     "alert_mail_from": Rule(_checked(check_address)),
     "alert_smtp_url": Rule(_checked(check_smtp_url), SMTP_URL),
     "metrics_textfile": Rule(_checked(lambda value: str(check_textfile(Path(value))))),
+    "otlp_endpoint": Rule(_checked(check_url)),
     "log_dir": Rule(_text, "logs"),
     "log_format": _one_of("text", "json"),
     "log_to": _one_of("file", "stdout", "syslog"),

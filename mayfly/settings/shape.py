@@ -90,6 +90,7 @@ class Settings(NamedTuple):
     alert_mail_from: str | None
     alert_smtp_url: Secret
     metrics_textfile: Path | None
+    otlp_endpoint: str | None
     log_dir: Path
     log_format: str
     log_to: str
@@ -117,7 +118,7 @@ class Settings(NamedTuple):
     @property
     def is_watched(self) -> bool:
         """Whether anybody is told of each cycle: then none is too idle for that."""
-        return self.has_alerts or any((self.heartbeat_url, self.metrics_textfile))
+        return self.has_alerts or any((self.heartbeat_url, self.metrics_textfile, self.otlp_endpoint))
 
     @property
     def has_alerts(self) -> bool:

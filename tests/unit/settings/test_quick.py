@@ -119,7 +119,7 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"HEARTBEAT_URL": "https://hc-ping.com/0e8d3b2c", "METRICS_TEXTFILE": "metrics/mayfly.prom"},
         {"ALERT_WEBHOOK_URL": "http://[::1]:8080/x?y=1", "ALERT_WEBHOOK_SECRET": WHSEC},
         {"ALERT_MAIL_TO": "ann@example.com, ops@example.com", "ALERT_SMTP_URL": "smtps://a:b@mail.example.com"},
-        {"LANES__MAIL__LATENCY_TARGET": "5m"},
+        {"LANES__MAIL__LATENCY_TARGET": "5m", "OTLP_ENDPOINT": "http://127.0.0.1:4318"},
         {"HOOKS_BEFORE": "app.tracing:before", "HOOKS_ON_DEAD": "app.mail:alarm, app.chat:alarm"},
     ],
 )

@@ -1,0 +1,27 @@
+"""docs/tracing.md says what is true: its setting loads, its attributes are those of the spans."""
+
+import re
+from pathlib import Path
+
+from mayfly.settings import load
+
+CHECKOUT = Path(__file__).parents[2]
+PAGE = (CHECKOUT / "docs" / "tracing.md").read_text("utf-8")
+
+
+def test_the_setting_loads(tmp_path: Path) -> None:
+    """As the page has it."""
+    [block] = re.findall(r"^```sh\n(.+?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / ".env").write_text(block)
+
+    loaded = load({"MAYFLY_HOME": str(tmp_path)})
+
+    assert (loaded.warnings, loaded.settings.otlp_endpoint) == ((), "http://127.0.0.1:4318")
+
+
+def test_the_attributes_are_those_of_the_spans() -> None:
+    """All of a runner's, and no other."""
+    source = (CHECKOUT / "runner" / "tracing.py").read_text("utf-8")
+    given = set(re.findall(r'"(mayfly\.[a-z._]+)"', source))
+
+    assert set(re.findall(r"`(mayfly\.[a-z._]+[a-z])`", PAGE)) == given

@@ -1,0 +1,175 @@
+"""Traces of real processes, as a real collector receives them: from enqueue to the handler, cycles and claims."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.process.installation import CHECKOUT, Installation
+from tests.receivers import Receiver, free_port, http_receiver
+
+# An application of its own, with its own tracing: all that Mayfly needs is that there is a span.
+PRODUCER = """
+import sys
+from opentelemetry.sdk.trace import TracerProvider
+import mayfly
+
+tracer = TracerProvider().get_tracer("shop")
+with tracer.start_as_current_span("order") as span:
+    mayfly.enqueue(sys.argv[1])
+    print(f"{span.get_span_context().trace_id:032x} {span.get_span_context().span_id:016x}")
+"""
+ERROR, CONSUMER = 2, 5  # in the protocol's numbers
+
+
+@pytest.fixture
+def collector() -> Iterator[Receiver]:
+    with http_receiver() as made:
+        yield made
+
+
+def traced_settings(collector: Receiver) -> dict[str, str]:
+    return {"OTLP_ENDPOINT": collector.url, "HANDLERS": "handlers,tests.process.traced"}
+
+
+def spans_in(collector: Receiver) -> list[Any]:
+    assert {each.path for each in collector.heard} <= {"/v1/traces"}
+    requests = [ExportTraceServiceRequest.FromString(each.body) for each in collector.heard]
+    return [
+        span
+        for request in requests
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
+
+
+def named(collector: Receiver, name: str) -> list[Any]:
+    return [each for each in spans_in(collector) if each.name == name]
+
+
+def enqueue_in_a_trace(installation: Installation, type_name: str, **settings: str) -> tuple[str, str]:
+    """The trace and the span in which it was enqueued."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PRODUCER, type_name],
+        env=installation.environment(**settings),
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    trace_id, span_id = ran.stdout.split()
+    return trace_id, span_id
+
+
+def results(installation: Installation) -> list[dict[str, str]]:
+    return [json.loads(row.result) for row in installation.rows("SELECT result FROM mayfly_jobs ORDER BY id")]
+
+
+@pytest.mark.parametrize("type_name", ["traced", "traced_async", "traced_threads"])
+def test_a_job_goes_on_with_the_trace_it_was_enqueued_in(
+    embedded: Installation, collector: Receiver, type_name: str
+) -> None:
+    """And its handler runs inside of its span, whatever kind of handler it is."""
+    settings = traced_settings(collector)
+    trace_id, span_id = enqueue_in_a_trace(embedded, type_name, **settings)
+
+    assert embedded.dispatch(**settings).returncode == 0
+
+    [job] = named(collector, f"job {type_name}")
+    assert (job.trace_id.hex(), job.parent_span_id.hex(), job.kind) == (trace_id, span_id, CONSUMER)
+    assert results(embedded) == [{"trace_id": trace_id, "span_id": job.span_id.hex()}]
+
+
+def test_what_a_handler_enqueues_belongs_to_the_same_trace(embedded: Installation, collector: Receiver) -> None:
+    """From job to job."""
+    settings = traced_settings(collector)
+    trace_id, _ = enqueue_in_a_trace(embedded, "traced_parent", **settings)
+
+    for _ in range(2):
+        embedded.dispatch(**settings)
+
+    [parent], [child] = named(collector, "job traced_parent"), named(collector, "job traced")
+    assert child.parent_span_id == parent.span_id
+    assert (parent.trace_id.hex(), child.trace_id.hex()) == (trace_id, trace_id)
+
+
+def test_cycles_claims_and_jobs_have_spans(installation: Installation, collector: Receiver) -> None:
+    """A job without a trace of its own belongs to the cycle's, as the claims do."""
+    installation.enqueue("traced")
+
+    installation.dispatch(**traced_settings(collector))
+
+    [cycle], [job], claims = named(collector, "cycle"), named(collector, "job traced"), named(collector, "claim")
+    assert {each.trace_id for each in (cycle, job, *claims)} == {cycle.trace_id}
+    assert {each.parent_span_id for each in (job, *claims)} == {cycle.span_id}
+    assert cycle.start_time_unix_nano < claims[0].start_time_unix_nano < job.start_time_unix_nano
+    assert job.end_time_unix_nano < cycle.end_time_unix_nano + 2_000_000_000
+    taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.jobs"]
+    assert sum(taken) == 1
+
+
+def test_a_failure_is_one_of_the_span(embedded: Installation, collector: Receiver) -> None:
+    """With the first line of the error, and never the payload."""
+    embedded.enqueue("traced_failure", '{"card": "xyzzy"}')
+
+    embedded.dispatch(**traced_settings(collector))
+
+    [job] = named(collector, "job traced_failure")
+    assert (job.status.code, job.status.message) == (ERROR, "RuntimeError: no such customer")
+    assert b"xyzzy" not in b"".join(each.body for each in collector.heard)
+
+
+def test_what_a_row_says_may_be_anything(embedded: Installation, collector: Receiver) -> None:
+    """It came by plain SQL; the job runs."""
+    embedded.enqueue("traced", trace_context="nonsense")
+
+    assert embedded.dispatch(**traced_settings(collector)).returncode == 0
+
+    assert embedded.statuses() == {"done": 1}
+    assert len(named(collector, "job traced")) == 1
+
+
+def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
+    """Jobs are done, the exit code is theirs, and cron has nothing to mail."""
+    embedded.enqueue("traced", count=3)
+
+    cycle = embedded.dispatch(
+        OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}", HANDLERS="handlers,tests.process.traced"
+    )
+
+    assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 3})
+    assert "ERROR: Could not see to traces: the collector at OTLP_ENDPOINT did not take" in embedded.log
+
+
+def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installation) -> None:
+    """Neither by who enqueues nor by who runs it."""
+    embedded.dispatch()
+    enqueued = embedded.run("mayfly", "enqueue", "traced", HANDLERS="tests.process.traced")
+    embedded.dispatch(HANDLERS="tests.process.traced")
+
+    assert enqueued.returncode == 0
+    assert [row.trace_context for row in embedded.rows("SELECT trace_context FROM mayfly_jobs")] == [None]
+    assert results(embedded) == [{}]
+
+
+def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installation) -> None:
+    """The jobs run without traces."""
+    embedded.enqueue("noop")
+    hidden = embedded.home / "hidden" / "opentelemetry"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ModuleNotFoundError('opentelemetry')")
+    path = f"{hidden.parent}:{embedded.environment()['PYTHONPATH']}"
+
+    cycle = embedded.dispatch(PYTHONPATH=path, OTLP_ENDPOINT="http://127.0.0.1:4318")
+
+    assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
+    sentence = "OTLP_ENDPOINT needs OpenTelemetry: pip install 'mayfly-jobs[otel]' brings it."
+    assert f"ERROR: No traces: {sentence}" in embedded.log
+    assert f"ERROR: Could not see to traces: {sentence}" in embedded.log
