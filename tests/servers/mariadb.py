@@ -32,7 +32,8 @@ class MariaDBServer(PrivateServer):
         return (Path(initialiser), Path(server)) if initialiser and server else None
 
     def initialise(self, program: Path) -> None:
-        self.run(program, "--no-defaults", f"--datadir={self.home / 'data'}", "--skip-test-db")
+        own = (f"--datadir={self.home / 'data'}", f"--tmpdir={self.home}")
+        self.run(program, "--no-defaults", *own, "--skip-test-db")
         welcome = self.home / "welcome.sql"
         welcome.write_text(
             f"CREATE USER IF NOT EXISTS mayfly@127.0.0.1 IDENTIFIED BY '{self.password}';\n"
@@ -43,6 +44,7 @@ class MariaDBServer(PrivateServer):
     def command(self, program: Path) -> list[str]:
         settings = {
             "datadir": self.home / "data",
+            "tmpdir": self.home,  # a server that starts removes what others have of temporary tables in theirs
             "socket": self.home / "socket",
             "pid-file": self.home / "pid",
             "init-file": self.home / "welcome.sql",
