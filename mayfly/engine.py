@@ -6,7 +6,7 @@ from enum import Enum, auto
 from threading import local
 from typing import TYPE_CHECKING, TypeVar
 
-from mayfly.clock import Clock, clock_from, host_now, pause_between
+from mayfly.clock import Clock, clock_from, host_now, monotonic, pause_between
 from mayfly.connection import Connection
 from mayfly.dialect import Trouble, Unit, dialect_of_url, utc_from_driver
 from mayfly.errors import CommitUnknown, DatabaseError, TransactionClosed
@@ -42,6 +42,7 @@ class Database:
         self.repeats = 0  # transactions that had to be run again; shown in the cycle's summary
         self._pool = Pool(self._connect, connections)
         self._clock: Clock | None = None
+        self._measured_at = 0.0  # monotonic
         self._ambient = local()
 
     @property
@@ -54,6 +55,11 @@ class Database:
 
     def set_clock(self, clock: Clock) -> None:
         self._clock = clock
+
+    def keep_time(self, seconds: float) -> None:
+        """Measure the clock anew if that was so long ago. While a process stays, its host's may be set."""
+        if monotonic() - self._measured_at > seconds:
+            self.read(self._measure)
 
     def connect(self) -> None:
         """Have a connection before it is needed: where others wait, nobody should wait for that."""
@@ -160,6 +166,7 @@ class Database:
                 self._pool.give_back(connection)
                 return False
         self._pool.throw_away(connection)
+        self._pool.forget_idle()  # a server that was restarted, or was tired of waiting, has cut them all
         return True
 
     def _can_go_on(self, connection: Connection, error: BaseException) -> bool:
@@ -172,9 +179,13 @@ class Database:
 
     def _measure_once(self, connection: Connection) -> None:
         if self._clock is None:
-            asked_at = host_now()
-            database_now = utc_from_driver(connection.execute(f"SELECT {self.dialect.utc_now}").scalar())
-            self._clock = clock_from(database_now, asked_at, host_now())
+            self._measure(connection)
+
+    def _measure(self, connection: Connection) -> None:
+        asked_at = host_now()
+        database_now = utc_from_driver(connection.execute(f"SELECT {self.dialect.utc_now}").scalar())
+        self._clock = clock_from(database_now, asked_at, host_now())
+        self._measured_at = monotonic()
 
     @contextmanager
     def _explaining(self) -> Iterator[None]:

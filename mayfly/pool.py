@@ -51,6 +51,17 @@ class Pool:
         _close(connection)
         self._leave_place()
 
+    def forget_idle(self) -> None:
+        """Close what nobody uses just now; others may take and give back meanwhile."""
+        places = 0
+        with suppress(IndexError):
+            while True:
+                idle = self._free.pop()
+                places += 1
+                if idle is not None:
+                    _close(idle)
+        self._free[:0] = [None] * places
+
     def close(self) -> None:
         for place, connection in enumerate(self._free):
             if connection is not None:
