@@ -9,9 +9,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from mayfly.settings.values import (
     NAME_PATTERN,
     NAME_RULE,
+    PREFIX_RULE,
     SMTP_RULE,
     check_address,
     check_host_name,
+    check_prefix,
     check_smtp_url,
     check_textfile,
     check_url,
@@ -91,4 +93,5 @@ HostName = Annotated[
     AfterValidator(check_host_name),
     Field(description="1 to 64 printable characters without white space"),
 ]
+Prefix = Annotated[str, AfterValidator(check_prefix), Field(description=PREFIX_RULE)]
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description=NAME_RULE)]

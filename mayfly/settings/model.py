@@ -30,6 +30,7 @@ from mayfly.settings.kinds import (
     Modules,
     Name,
     Paths,
+    Prefix,
     Real,
     SecretUrl,
     SmtpUrl,
@@ -52,6 +53,7 @@ from mayfly.settings.values import (
     LONGEST_TIMEOUT,
     MIB,
     POLL_INTERVALS,
+    PREFIX_RULE,
     SCHEDULE_FILES,
     SMTP_URL,
     TEXTFILE_RULE,
@@ -140,6 +142,13 @@ class SettingsModel(BaseSettings):
     keep_cycles_days: Days = 90
     keep_runners_days: Days = 7
     keep_audit_days: Days = 365
+    console_host: HostName = "127.0.0.1"
+    console_port: Annotated[int, whole(1, 65_535), NUMBER] = 8321
+    console_prefix: Annotated[Prefix | None, Field(description=PREFIX_RULE)] = None
+    console_tls_proxy: Annotated[bool, Field(description="true or false")] = False
+    console_body_limit: Annotated[int, size(KIB, 64 * MIB), SIZE] = MIB
+    console_rate: Annotated[int, whole(1, 100_000), NUMBER] = 100
+    health_dead_limit: Annotated[int, whole(0, 1_000_000), NUMBER] = 0
     lanes: Annotated[dict[Name, LaneModel], Field(description="a table for each lane")] = {}
     pools: Annotated[dict[Name, Count], Field(description="a whole number from 1 to 1000")] = {}
 

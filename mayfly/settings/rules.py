@@ -20,6 +20,7 @@ from mayfly.settings.values import (
     SMTP_URL,
     check_address,
     check_host_name,
+    check_prefix,
     check_smtp_url,
     check_textfile,
     check_url,
@@ -73,6 +74,10 @@ def plain_name(value: object) -> str:
 
 def plain_host_name(value: object) -> str:
     return check_host_name(_text(value))
+
+
+def _prefix(value: object) -> str:
+    return check_prefix(_text(value))
 
 
 def _truth(value: object) -> bool:
@@ -165,6 +170,13 @@ SETTINGS: Mapping[str, Rule] = {
     "keep_cycles_days": _days(90.0),
     "keep_runners_days": _days(7.0),
     "keep_audit_days": _days(365.0),
+    "console_host": Rule(plain_host_name, "127.0.0.1"),
+    "console_port": Rule(_whole, 8321, 1, 65_535),
+    "console_prefix": Rule(_prefix),
+    "console_tls_proxy": Rule(_truth, False),
+    "console_body_limit": Rule(_size, MIB, KIB, 64 * MIB),
+    "console_rate": Rule(_whole, 100, 1, 100_000),
+    "health_dead_limit": Rule(_whole, 0, 0, 1_000_000),
 }
 LANE: Mapping[str, Rule] = {
     "batch_size": _count(),

@@ -41,7 +41,7 @@ class LaneSettings(NamedTuple):
     rank: int = 0  # smaller is served first
     pool: str | None = None  # its lanes share one cap
     external: bool = False  # never dispatched
-    latency_target: float | None = None  # seconds a due job may wait before somebody is told
+    latency_target: float | None = None  # seconds that a due job may wait before somebody is told
 
 
 class ResolvedLane(NamedTuple):
@@ -107,6 +107,13 @@ class Settings(NamedTuple):
     keep_cycles_days: float
     keep_runners_days: float
     keep_audit_days: float
+    console_host: str
+    console_port: int
+    console_prefix: str | None
+    console_tls_proxy: bool
+    console_body_limit: int
+    console_rate: int
+    health_dead_limit: int
     lanes: Mapping[str, LaneSettings]
     pools: Mapping[str, int]
 

@@ -100,6 +100,16 @@ def check_host_name(value: str) -> str:
     return value
 
 
+# Where a proxy shows the console: what is behind it has no other characters, so nothing need be escaped.
+PREFIX_RULE = "a path that begins with / and does not end with one, such as /mayfly"
+
+
+def check_prefix(value: str) -> str:
+    if not re.fullmatch(r"(/[A-Za-z0-9_.~-]+){1,8}", value):
+        raise ValueError
+    return value
+
+
 URL_RULE = "a URL that begins with http:// or https://"
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
 

@@ -13,7 +13,7 @@ def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> No
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
     assert settings.lane("any") == ResolvedLane(
-        "any", 7, 9, 2, 100, 50, is_long=False, linger=0, rank=0, pool=None, external=False
+        "any", 7, 9, 2, 100, 50, is_long=False, linger=0, rank=0, pool=None, external=False, latency_target=None
     )
 
 
@@ -35,19 +35,9 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
     )
 
     assert settings.lane("send_email") == ResolvedLane(
-        "send_email",
-        5,
-        8,
-        1,
-        20,
-        50,
-        is_long=False,
-        linger=0,
-        rank=-1,
-        pool="email",
-        external=True,
+        "send_email", 5, 8, 1, 20, 50, is_long=False, linger=0, rank=-1, pool="email", external=True,
         latency_target=300,
-    )
+    )  # fmt: skip
     assert settings.pools == {"email": 3}
 
 
