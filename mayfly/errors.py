@@ -157,10 +157,13 @@ LONGEST_SHOWN = 100  # characters of a value that was refused
 class EnqueueError(UsageError):
     """A job that cannot be accepted, with what is wrong about it."""
 
+    fields: tuple[str, ...] = ()  # which of what was given
+
 
 class BadPayload(EnqueueError):
-    def __init__(self, type_name: str, reason: str) -> None:
+    def __init__(self, type_name: str, reason: str, fields: Sequence[str] = ()) -> None:
         super().__init__(f"The payload of {type_name} is refused: {reason}.")
+        self.fields = tuple(f"payload.{each}" for each in fields) or ("payload",)
 
 
 class PayloadTooLarge(EnqueueError):
@@ -169,11 +172,13 @@ class PayloadTooLarge(EnqueueError):
             f"The payload of {type_name} has {size:,} bytes, {limit_name} allows {limit:,}. "
             "Store large data elsewhere and enqueue a reference to it."
         )
+        self.fields = ("payload",)
 
 
 class BadField(EnqueueError):
     def __init__(self, field: str, given: object, allowed: str) -> None:
         super().__init__(f"{field}={_shown(given)}: must be {allowed}.")
+        self.fields = (field,)
 
 
 def _shown(given: object) -> str:
@@ -191,6 +196,7 @@ class BadJob(EnqueueError):
 class KeyMissing(EnqueueError):
     def __init__(self, field: str) -> None:
         super().__init__(f"{field} says something about a unique_key, and there is none. Give the key, or drop it.")
+        self.fields = (field,)
 
 
 class KeyHeld(EnqueueError):
@@ -494,3 +500,87 @@ class Undelivered(MayflyError):
 class TracingMissing(MayflyError):
     def __init__(self) -> None:
         super().__init__("OTLP_ENDPOINT needs OpenTelemetry: pip install 'mayfly-jobs[otel]' brings it.")
+
+
+# --- the HTTP API -----------------------------------------------------------------------------------------
+
+
+class StaleClaim(MayflyError):
+    """Whoever pulled a job says something about it that is not his to say any more."""
+
+    def __init__(self, job_id: int) -> None:
+        super().__init__(
+            f"This claim on job {job_id} does not hold: its lease ran out, it was settled otherwise, or it never "
+            "was. Nothing was changed. Drop the job; if it is still to be done, somebody pulls it again."
+        )
+
+
+class BadResult(UsageError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The result is refused: {reason}.")
+
+
+class ResultTooLarge(UsageError):
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(
+            f"The result has {size:,} bytes, {limit:,} are kept. Store it elsewhere, and say `done` with a reference."
+        )
+
+
+class NothingToDo(MayflyError):
+    def __init__(self, verb: str, job_id: int, status: str, held: bool) -> None:
+        because = "another job holds its unique key by now" if held else f"it is {status}"
+        super().__init__(f"Job {job_id} was left as it is: {because}, and {verb} changes no such job.")
+
+
+class NotExternal(UsageError):
+    def __init__(self, lane: str) -> None:
+        super().__init__(
+            f"The lane {lane!r} is not marked as external, so Mayfly's own runners work there. Set "
+            "LANES__NAME__EXTERNAL=true, or external = true for it in mayfly.toml."
+        )
+
+
+class KeyReused(UsageError):
+    def __init__(self, key: str) -> None:
+        super().__init__(
+            f"Idempotency-Key {_shown(key)} was used for another request within the last day. "
+            "Take a new key for each request, and the same one only to repeat it."
+        )
+
+
+class TokenExists(UsageError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is or was a token {name!r}: `mayfly token list` shows it. Names are not given twice, because the "
+            "audit trail knows tokens by them."
+        )
+
+
+class UnknownToken(UsageError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no token {name!r} that could be revoked: `mayfly token list` shows all.")
+
+
+class ConsoleExposed(UsageError):
+    def __init__(self, host: str) -> None:
+        super().__init__(
+            f"CONSOLE_HOST={host} is not this machine's loopback, and tokens would cross the network for all to "
+            "read. Put a proxy that speaks TLS before it and set CONSOLE_TLS_PROXY=true, or leave it at 127.0.0.1."
+        )
+
+
+class CannotListen(MayflyError):
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(
+            f"The console cannot listen on {host}, port {port}: {reason}. Is one running already? CONSOLE_HOST and "
+            "CONSOLE_PORT name another address."
+        )
+
+
+class ConsoleMissing(UsageError):
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"The console needs packages that are not installed (no module {module}). "
+            "Run `pip install 'mayfly-jobs[console]'`."
+        )

@@ -1,0 +1,111 @@
+"""Bearer tokens: shown once, kept as a hash; those that are revoked or expired stay listed and open nothing."""
+
+import hashlib
+import hmac
+import secrets
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from mayfly.access.scopes import as_text
+from mayfly.connection import Connection
+from mayfly.dialect import utc_from_driver
+from mayfly.errors import TokenExists
+from mayfly.jobs.audit import Deed
+
+PREFIX = "mayfly_"  # so that scanners of repositories know one when they see it
+RANDOM_BYTES = 32  # with so many bits a plain hash is enough: nobody can try them all
+SEEN_EVERY = timedelta(minutes=1)  # how exactly it is known when a token was used last
+
+COLUMNS = ("name", "token_hash", "scopes", "created_at", "created_by", "expires_at", "revoked_at", "last_used_at")
+ALL = f"SELECT {', '.join(COLUMNS)} FROM mayfly_tokens"
+BY_HASH = f"{ALL} WHERE token_hash = :token_hash"
+REVOKE = (
+    "UPDATE mayfly_tokens SET revoked_at = :now"
+    " WHERE name = :name AND (revoked_at IS NULL OR revoked_at = :now)"  # by a first try whose answer was lost
+)
+USED = (
+    "UPDATE mayfly_tokens SET last_used_at = :now"
+    " WHERE name = :name AND (last_used_at IS NULL OR last_used_at < :before)"
+)
+
+
+class Token(NamedTuple):
+    """One as the table has it: what it is for, and never what it is."""
+
+    name: str
+    token_hash: str
+    scopes: frozenset[str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def holds(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def is_unseen(self, now: datetime) -> bool:
+        """Whether it is worth a write that it is used."""
+        return self.last_used_at is None or now - self.last_used_at > SEEN_EVERY
+
+    def facts(self, now: datetime) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "scopes": as_text(self.scopes).split(),
+            "holds": self.holds(now),
+            "created_at": self.created_at.isoformat(timespec="seconds"),
+            "created_by": self.created_by,
+            "expires_at": self.expires_at and self.expires_at.isoformat(timespec="seconds"),
+            "revoked_at": self.revoked_at and self.revoked_at.isoformat(timespec="seconds"),
+            "last_used_at": self.last_used_at and self.last_used_at.isoformat(timespec="seconds"),
+        }
+
+
+def new_text() -> str:
+    """To be shown to whoever asked for it, and to nobody after that."""
+    return PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+
+
+def add(connection: Connection, new: Token, deed: Deed) -> None:
+    """Whose name was never given before; what a first try has written, whose answer was lost, is the same token."""
+    row = {**new._asdict(), "scopes": as_text(new.scopes)}
+    connection.execute(connection.dialect.insert_missing("mayfly_tokens", ("name",), COLUMNS), row)
+    if connection.execute(BY_HASH, {"token_hash": new.token_hash}).first() is None:
+        raise TokenExists(new.name)
+    deed.note(connection)
+
+
+def find(connection: Connection, text: str, now: datetime) -> Token | None:
+    """Whose token this is; None if it is nobody's, or no longer."""
+    wanted = hash_of(text)
+    row = connection.execute(BY_HASH, {"token_hash": wanted}).first()
+    if row is None:
+        return None
+    token = _token(*row)
+    # A collation may take for equal what is not; and how long it takes must not tell how much of it is right.
+    return token if hmac.compare_digest(token.token_hash, wanted) and token.holds(now) else None
+
+
+def listed(connection: Connection) -> list[Token]:
+    return [_token(*row) for row in connection.execute(f"{ALL} ORDER BY name").all()]
+
+
+def revoke(connection: Connection, deed: Deed) -> bool:
+    """True if it was there, and held. Its row stays: audit rows name it, and its name is not given again."""
+    if connection.execute(REVOKE, {"name": deed.subject, "now": deed.done_at}).rowcount != 1:
+        return False
+    deed.note(connection)
+    return True
+
+
+def note_use(connection: Connection, token: Token, now: datetime) -> None:
+    connection.execute(USED, {"name": token.name, "now": now, "before": now - SEEN_EVERY})
+
+
+def hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _token(name: str, token_hash: str, scopes: str, created_at: Any, created_by: str, *times: Any) -> Token:
+    later = (at and utc_from_driver(at) for at in times)
+    return Token(name, token_hash, frozenset(scopes.split()), utc_from_driver(created_at), created_by, *later)
