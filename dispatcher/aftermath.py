@@ -2,21 +2,32 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 
-from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of
+from dispatcher.endings import (
+    DISAPPEARED,
+    OUTSIDE_LATE,
+    Ending,
+    Exit,
+    KilledFor,
+    ending_of,
+    judge,
+    judge_lost,
+    reason_of,
+)
 from dispatcher.spawn import EndedChild
 from dispatcher.supervise import OVERDUE_SECONDS
 from dispatcher.world import World
 from mayfly import events, exits
 from mayfly.clock import monotonic
 from mayfly.fleet.dispatchers import cycles_seen_to
-from mayfly.fleet.runners import Ended, LiveRunner, close_runner, live_runners, was_lost
+from mayfly.fleet.runners import Ended, LiveRunner, close_runner, is_outside, live_runners, was_lost
 from mayfly.job import Job
 from mayfly.jobs.batches import complete_all
 from mayfly.jobs.looks import find_lanes
-from mayfly.jobs.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_runner
+from mayfly.jobs.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_jobs, rescue_runner
 from mayfly.jobs.settle import what_followed
 from mayfly.jobs.settlement import Settler
 from mayfly.outcome import Kind, Outcome
@@ -112,22 +123,28 @@ class Aftermath:
         return judge_lost(job, held, seen, self.world.chances())
 
     def _rescue_expired(self) -> None:
-        """The net below the net: a lease that ran out without a runner's row to tell of it."""
+        """Leases that ran out without a runner's row to tell of it: of outside workers, who have none, and the net
+        below the net. Those that the same owner holds for longer stay his."""
         database = self.world.database
         now = database.clock.now()
         lanes = database.read(lambda connection: find_lanes(connection, JOBS))
         expired = database.read(lambda connection: expired_jobs(connection, JOBS, lanes, now))
         for (lane, worker_id), jobs in expired.items():
-            rescued = rescue_runner(
+            reason = OUTSIDE_LATE if is_outside(worker_id) else DISAPPEARED
+            rescued = rescue_jobs(
                 database,
                 JOBS,
                 self._settler(worker_id),
                 lane,
-                self._aloud(lambda job, held: judge_lost(job, held, None, self.world.chances())),
+                jobs,
+                self._aloud(partial(self._judge_expired, reason=reason)),
                 self.tally,
             )
             self._note(rescued)
-            self.world.log.say(events.runner_lost(worker_id, lane, len(jobs)))
+            self.world.log.say(events.runner_lost(worker_id, lane, len(rescued.settlements)))
+
+    def _judge_expired(self, job: Job, held: int, reason: str) -> tuple[Outcome, int | None]:
+        return judge_lost(job, held, None, self.world.chances(), reason)
 
     def _remove_unless_live(self, pages: Sequence[Path]) -> None:
         """Also of runners that another host has rescued: it could not reach their pages."""

@@ -10,6 +10,9 @@ from mayfly.outcome import RELEASED, Outcome
 from mayfly.page import Seen
 from mayfly.verdict import Chances, Interruption
 
+DISAPPEARED = "the runner disappeared (its dispatcher or host died)"
+OUTSIDE_LATE = "its lease ran out before the worker that had pulled it said anything"
+
 
 class Ending(StrEnum):
     OK = "ok"
@@ -87,9 +90,10 @@ def judge(job: Job, exit_: Exit, window_seconds: float, chances: Chances) -> tup
     return verdict.after_crash_among(suspects, job, reason_of(exit_), chances), round(ran * 1000)
 
 
-def judge_lost(job: Job, held: int, seen: Seen | None, chances: Chances) -> tuple[Outcome, int | None]:
+def judge_lost(
+    job: Job, held: int, seen: Seen | None, chances: Chances, reason: str = DISAPPEARED
+) -> tuple[Outcome, int | None]:
     """A runner whose end nobody saw: its page, if it is still there, tells which jobs were running."""
-    reason = "the runner disappeared (its dispatcher or host died)"
     if seen is None:
         return verdict.after_crash_among(held, job, reason, chances), None
     if seen.running_job(job.id) is None:

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any
 
 DEEPEST = 31  # levels of objects and lists: MariaDB takes no JSON that is nested deeper
+AROUND = 3  # levels that a request may have around a payload: its own object, a list of jobs, a job
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _BRACKET = re.compile(r"[\[\]{}]")
@@ -32,6 +33,13 @@ def decode(text: str) -> Any:
         raise ValueError("nested too deep to be read") from error
 
 
+def decode_bounded(text: str) -> Any:
+    """The same for what comes from outside, of which nothing is even begun that is nested too deep."""
+    if _depth(text) > DEEPEST + AROUND:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+    return decode(text)
+
+
 def decode_first(text: str) -> tuple[Any, int]:
     """The value that a text begins with, and where it ends."""
     try:
@@ -46,4 +54,4 @@ def _depth(text: str) -> int:
     if brackets <= DEEPEST:
         return brackets
     steps = (1 if each in "{[" else -1 for each in _BRACKET.findall(_STRING.sub("", text)))
-    return max(accumulate(steps))
+    return max(accumulate(steps), default=0)

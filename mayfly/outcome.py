@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 Seconds = float | int | timedelta
+RESULT_LIMIT = 64 << 10  # bytes of JSON
 LONGEST_WAIT = 100 * 365 * 86_400  # seconds; what is more is a mistake, and no calendar holds much more
 
 

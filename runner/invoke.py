@@ -14,15 +14,13 @@ from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
 from mayfly.jobs.held import RUNNING
 from mayfly.jobs.pauses import Pause
-from mayfly.outcome import DONE, RELEASED, Dead, Kind, Outcome, Steer
+from mayfly.outcome import DONE, RELEASED, RESULT_LIMIT, Dead, Kind, Outcome, Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
 from mayfly.verdict import Chances, Interruption
 from mayfly.wording import Failure
 from runner.guard import Cause, Guard
 from runner.lifelines import MainLifeline
-
-RESULT_LIMIT = 64 << 10
 
 
 class Ran(NamedTuple):

@@ -10,6 +10,7 @@ from mayfly.dialect import utc_from_driver
 from mayfly.fleet.place import Place, Process
 from mayfly.fleet.statements import LIVE
 
+OUTSIDE = "http-"  # begins the worker_id of those who pull jobs from elsewhere: none of them has a row here
 LOST = "lost"  # the ending of a runner whose end nobody saw
 LEASE_GRACE_SECONDS = 5.0  # after the dispatcher's guard has killed what was left
 
@@ -138,6 +139,10 @@ def close_runner(connection: Connection, worker_id: str, ended: Ended, now: date
     changes = connection.dialect.assignments(values)
     closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
     return connection.execute(closing, {**values, "worker_id": worker_id}).rowcount == 1
+
+
+def is_outside(worker_id: str) -> bool:
+    return worker_id.startswith(OUTSIDE)
 
 
 def was_lost(connection: Connection, worker_id: str) -> bool:

@@ -34,13 +34,19 @@ def count_due(
 ) -> list[Due]:
     """The lanes that have any rows, each with its due jobs, counted to its cap."""
     caps = {lane: cap_of(lane) for lane in find_lanes(connection, jobs)}
+    counted = count_in(connection, jobs, caps, now)
+    return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
+
+
+def count_in(connection: Connection, jobs: JobTable, caps: Mapping[str, int], now: datetime) -> Counter[str]:
+    """The due jobs of these lanes. More than a lane's cap means no more than that there are more."""
     lanes = list(caps)
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
         part = {lane: caps[lane] for lane in lanes[start : start + LANES_PER_STATEMENT]}
         for number, pending in _count(connection, jobs, part, now):
             counted[lanes[start + number]] += pending
-    return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
+    return counted
 
 
 def lanes_with_due(connection: Connection, jobs: JobTable, lanes: Sequence[str], now: datetime) -> set[str]:

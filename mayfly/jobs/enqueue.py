@@ -225,7 +225,7 @@ def _fit(type_name: str, model: Model, text: str) -> None:
     try:
         model.model_validate(jsontext.decode(text))
     except ValueError as error:
-        raise BadPayload(type_name, describe_misfit(error)) from error
+        raise BadPayload(type_name, describe_misfit(error), misfits(error)) from error
 
 
 def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
@@ -238,11 +238,24 @@ def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
 
 def describe_misfit(error: ValueError) -> str:
     """pydantic's findings as one line: field, and what is wrong with it. Never the value: it may be a secret."""
-    findings = getattr(error, "errors", None)
-    if findings is None:
+    found = _findings(error)
+    if found is None:
         return str(error)
-    listed = findings(include_url=False, include_input=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'payload'}: {each['msg']}" for each in listed)
+    return "; ".join(f"{_where(each) or 'payload'}: {each['msg']}" for each in found)
+
+
+def misfits(error: ValueError) -> list[str]:
+    """The fields that do not fit, as paths."""
+    return [where for each in _findings(error) or () if (where := _where(each))]
+
+
+def _findings(error: ValueError) -> Any:
+    findings = getattr(error, "errors", None)
+    return None if findings is None else findings(include_url=False, include_input=False, include_context=False)
+
+
+def _where(finding: Mapping[str, Any]) -> str:
+    return ".".join(map(str, finding["loc"]))
 
 
 def _name(field: str, given: str) -> str:

@@ -39,6 +39,13 @@ def rescue_runner(
 ) -> Rescued:
     """Settle all that a runner still holds, as the judge says. The row decides, not the exit code."""
     held = database.run(lambda connection: held_jobs(connection, jobs, lane, settler.worker_id))
+    return rescue_jobs(database, jobs, settler, lane, held, judge, tally)
+
+
+def rescue_jobs(
+    database: Database, jobs: JobTable, settler: Settler, lane: str, held: Sequence[Job], judge: Judge, tally: Tally
+) -> Rescued:
+    """Settle these, and nothing else that their owner may hold."""
     settlements = [Settlement(job, *judge(job, len(held))) for job in held]
     if not settlements:
         return Rescued(settler.worker_id, lane, (), tally)

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from mayfly import jsontext
+from mayfly.access import tokens
 from mayfly.actor import Actor
 from mayfly.alerts.decide import Kind as AlertKind
 from mayfly.alerts.decide import Symptom
@@ -25,9 +26,10 @@ from mayfly.fleet.counted import count_cycles, read_cycles
 from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
 from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
-from mayfly.jobs import browse, operate, pauses
+from mayfly.jobs import browse, operate, outside, pauses, requests
 from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
+from mayfly.jobs.books import Books
 from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.count import count_due
 from mayfly.jobs.counters import read_counters
@@ -35,6 +37,7 @@ from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.later import Later
 from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
 from mayfly.jobs.operate import CANCEL, cancel, count_found
+from mayfly.jobs.outside import Hold, Wish
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
@@ -113,6 +116,7 @@ def chapters(database: Database) -> Iterator[str]:
     yield from limiting(database)
     yield from watching(database)
     yield from cleaning(database)
+    yield from outsiders(database)
 
 
 def settling(database: Database) -> Iterator[str]:
@@ -243,6 +247,30 @@ def browsing(database: Database) -> Iterator[str]:
     yield chapter("list cycles", lambda: database.read(browse.list_cycles))
     yield chapter("list runners", lambda: database.read(browse.list_runners))
     yield chapter("list deeds", lambda: database.read(browse.list_deeds))
+
+
+def outsiders(database: Database) -> Iterator[str]:
+    books, wish = Books(database, JOBS, "http-1"), Wish("shop", ["outside"], 2, timedelta(minutes=1))
+    request = requests.request_of("shop", "key", b"{}", database.clock.now())
+    now = database.clock.now()
+    insert_rows(database, 2, lane="outside")
+    found: list[Hold] = []
+
+    def pull() -> None:
+        pulled = outside.pull(database, JOBS, books, wish)
+        found.extend(pulled.hold(job) for job in pulled.jobs)
+
+    def finish() -> None:
+        outside.finish(database, JOBS, books, found[0], lambda _job: DONE)
+
+    yield chapter("look for outside work", lambda: database.read(lambda c: outside.due(c, JOBS, {"outside": 3}, now)))
+    yield chapter("pull", pull)
+    yield chapter("extend", lambda: outside.extend(database, JOBS, found[0], wish.lease))
+    yield chapter("finish outside work", finish)
+    yield chapter("finish it again", finish)
+    for what in ("a request with a key", "the same again"):
+        yield chapter(what, lambda: database.run(lambda c: requests.once(c, request, lambda _: [])))
+    yield chapter("find a token", lambda: database.read(lambda c: tokens.find(c, "text", now)))
 
 
 def limiting(database: Database) -> Iterator[str]:

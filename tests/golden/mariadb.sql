@@ -461,3 +461,41 @@ BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
 SELECT id FROM mayfly_audit WHERE done_at < %(before)s ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER BY created_at LIMIT 500;
+
+-- look for outside work
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS due_0_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS due_0_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at, id LIMIT 4) AS due_0_2;
+
+-- pull
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+BEGIN;
+-- 2 times:
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, concat_ws('|', concat_ws(' ', attempts, max_attempts, claims, crashes, interruptions), run_at, type) FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
+
+-- extend
+UPDATE mayfly_jobs SET lease_until = %(lease_until)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing' AND lease_until > %(now)s;
+SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+
+-- finish outside work
+SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
+BEGIN;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
+
+-- finish it again
+SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+
+-- a request with a key
+BEGIN;
+INSERT IGNORE INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (%(token_name)s, %(idempotency_key)s, %(body_hash)s, %(created_at)s);
+UPDATE mayfly_requests SET answer = %(answer)s WHERE token_name = %(token_name)s AND idempotency_key = %(idempotency_key)s;
+
+-- the same again
+BEGIN;
+INSERT IGNORE INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (%(token_name)s, %(idempotency_key)s, %(body_hash)s, %(created_at)s);
+SELECT body_hash, answer FROM mayfly_requests WHERE token_name = %(token_name)s AND idempotency_key = %(idempotency_key)s;
+
+-- find a token
+SELECT name, token_hash, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM mayfly_tokens WHERE token_hash = %(token_hash)s;

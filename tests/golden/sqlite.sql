@@ -470,3 +470,42 @@ BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
 SELECT id FROM mayfly_audit WHERE done_at < :before ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY created_at LIMIT 500;
+
+-- look for outside work
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_2;
+
+-- pull
+SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
+BEGIN IMMEDIATE;
+-- 2 times:
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
+
+-- extend
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing' AND lease_until > :now;
+SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+
+-- finish outside work
+SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
+BEGIN IMMEDIATE;
+UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
+
+-- finish it again
+SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+
+-- a request with a key
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (:token_name, :idempotency_key, :body_hash, :created_at) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
+UPDATE mayfly_requests SET answer = :answer WHERE token_name = :token_name AND idempotency_key = :idempotency_key;
+
+-- the same again
+BEGIN IMMEDIATE;
+INSERT INTO mayfly_requests (token_name, idempotency_key, body_hash, created_at) VALUES (:token_name, :idempotency_key, :body_hash, :created_at) ON CONFLICT (token_name, idempotency_key) DO NOTHING;
+SELECT body_hash, answer FROM mayfly_requests WHERE token_name = :token_name AND idempotency_key = :idempotency_key;
+
+-- find a token
+SELECT name, token_hash, scopes, created_at, created_by, expires_at, revoked_at, last_used_at FROM mayfly_tokens WHERE token_hash = :token_hash;
