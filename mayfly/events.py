@@ -260,6 +260,27 @@ def alert_undelivered(way: str, reason: str) -> Event:
     return _said("alert_undelivered", text, Level.ERROR, way=way, reason=reason)
 
 
+# --- the console ------------------------------------------------------------------------------------------
+
+
+def console_started(url: str, version: str) -> Event:
+    return _said("console_started", f"Serving the HTTP API at {url} (Mayfly {version})", url=url)
+
+
+def console_stopped() -> Event:
+    return _said("console_stopped", "Stopped serving")
+
+
+def token_refused(address: str, reason: str) -> Event:
+    text = f"Refused a request from {address}: {reason}"
+    return _said("token_refused", text, Level.WARNING, address=address, reason=reason)
+
+
+def request_failed(method: str, path: str, reason: str) -> Event:
+    text = f"{method} {path} failed: {reason}"
+    return _said("request_failed", text, Level.ERROR, method=method, path=path, reason=reason)
+
+
 # --- the runner -------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,11 @@ def silent_log() -> Log:
     return Log(_Nowhere(), "")
 
 
+def echo_log(settings: "Settings", source: str, stream: TextIO) -> Log:
+    """For a process that stays: whoever started it keeps what it says, and turns the page when it is full."""
+    return Log(_Stream(stream), source, settings.log_format == "json")
+
+
 def open_log(settings: "Settings", source: str, echo: TextIO | None = None) -> Log:
     return Log(open_sink(settings), source, settings.log_format == "json", echo)
 
@@ -136,6 +141,15 @@ def _user() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return f"uid {os.getuid()}"
+
+
+class _Stream:
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, line: str, level: Level) -> None:  # noqa: ARG002
+        with suppress(OSError):
+            print(line, file=self._stream, flush=True)
 
 
 class _Stdout:

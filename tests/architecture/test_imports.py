@@ -76,6 +76,15 @@ def sqlalchemy_elsewhere(source: Source) -> Iterator[str]:
             yield source.at(each.line, "SQLAlchemy is slow to import: import it where it is used")
 
 
+WEB = {"fastapi", "starlette", "uvicorn", "anyio", "h11", "httptools"}
+
+
+def web_elsewhere(source: Source) -> Iterator[str]:
+    for each in source.imports:
+        if each.top in WEB and source.package != "console":
+            yield source.at(each.line, "only console/ serves HTTP; nobody else needs its packages")
+
+
 DRIVERS = {"pymysql", "psycopg", "sqlite3", "MySQLdb", "psycopg2"}
 ONE_DIALECT = ("mayfly.dialect.mysql", "mayfly.dialect.postgres", "mayfly.dialect.sqlite")
 
@@ -144,6 +153,14 @@ def test_the_few_who_may_import_sqlalchemy_do() -> None:
     found = {source.path for source in sources() for each in source.imports if each.top == "sqlalchemy"}
 
     assert {*SQLALCHEMY_LATER, "mayfly/lending.py", "mayfly/migrations/__init__.py"} <= found
+
+
+def test_only_the_console_knows_the_web() -> None:
+    """Its packages are an extra: cron's minute works without them, and never pays for them."""
+    found = [each for source in sources() for each in web_elsewhere(source)]
+
+    assert not found, told(found)
+    assert not loaded_after("import dispatcher.cli, runner.cli, mayfly.cli") & WEB
 
 
 def test_only_the_dialects_import_drivers() -> None:
@@ -305,6 +322,13 @@ def test_a_driver_elsewhere_is_seen(text: str) -> None:
     """However it is written."""
     assert len(list(drivers_elsewhere(Source("mayfly/x.py", text)))) == 1
     assert list(drivers_elsewhere(Source("mayfly/dialect/x.py", text))) == []
+
+
+@pytest.mark.parametrize("text", ["import fastapi", "def f():\n    from starlette.types import Scope"])
+def test_the_web_elsewhere_is_seen(text: str) -> None:
+    """Late imports, too."""
+    assert len(list(web_elsewhere(Source("dispatcher/x.py", text)))) == 1
+    assert list(web_elsewhere(Source("console/x.py", text))) == []
 
 
 @pytest.mark.parametrize("text", ["import pickle", "from pickle import loads", "eval('1')", "x = exec(y)"])

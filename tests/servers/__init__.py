@@ -1,5 +1,6 @@
 """Where the tests' database servers come from: those that a variable names, else private ones."""
 
+import shutil
 from collections.abc import Mapping
 
 from sqlalchemy import make_url
@@ -21,6 +22,7 @@ __all__ = [
     "engine_names",
     "missing_packages",
     "named_server",
+    "program",
     "server_url",
 ]
 
@@ -28,6 +30,7 @@ PRIVATE: Mapping[str, type[MariaDBServer | PostgresServer]] = {
     "mariadb": MariaDBServer,
     "postgres": PostgresServer,
 }
+PROGRAMS = {"curl": "curl", "node": "nodejs"}  # by which the examples of the docs are run
 DRIVERS = {"mariadb": "mysql+pymysql", "mysql": "mysql+pymysql", "postgres": "postgresql+psycopg"}
 
 
@@ -56,9 +59,18 @@ def named_server(engine_name: str, url: str) -> Server:
 
 
 def missing_packages(environ: Mapping[str, str]) -> list[str]:
-    """The Debian packages of the servers that no variable names and this machine does not have."""
-    return [
+    """The Debian packages of what this machine does not have: servers that no variable names, and other programs."""
+    servers = [
         server.package
         for engine_name, server in PRIVATE.items()
         if not server_url(environ, engine_name) and server.programs() is None
     ]
+    return servers + [package for name, package in PROGRAMS.items() if shutil.which(name) is None]
+
+
+def program(name: str) -> str:
+    """Where it is; missing, it skips a test on a laptop and fails it in CI, as a server does."""
+    found = shutil.which(name)
+    if found is None:
+        raise Unavailable(f"No {name} is installed: `apt-get install {PROGRAMS[name]}` brings it.")
+    return found

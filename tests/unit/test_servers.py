@@ -10,6 +10,7 @@ from tests.servers import (
     engine_names,
     missing_packages,
     named_server,
+    program,
 )
 from tests.servers.private import PORTS, free_port
 
@@ -24,9 +25,18 @@ def test_missing_programs_are_named_by_their_packages(monkeypatch: pytest.Monkey
     """scripts/test installs what is printed: a server that a variable names is not in it."""
     monkeypatch.setattr(MariaDBServer, "programs", classmethod(lambda cls: None))
     monkeypatch.setattr(PostgresServer, "programs", classmethod(lambda cls: None))
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "node" else f"/usr/bin/{name}")
 
-    assert missing_packages({}) == ["mariadb-server", "postgresql"]
-    assert missing_packages({"TEST_MARIADB_URL": "mysql://db"}) == ["postgresql"]
+    assert missing_packages({}) == ["mariadb-server", "postgresql", "nodejs"]
+    assert missing_packages({"TEST_MARIADB_URL": "mysql://db"}) == ["postgresql", "nodejs"]
+
+
+def test_a_program_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a server does."""
+    monkeypatch.setattr("shutil.which", lambda name: None)
+
+    with pytest.raises(Unavailable, match="apt-get install nodejs"):
+        program("node")
 
 
 @pytest.mark.parametrize("server", [MariaDBServer, PostgresServer])

@@ -1,0 +1,1 @@
+"""The HTTP API, and later the web page beside it. What it may import of ours: mayfly."""

@@ -1,0 +1,55 @@
+"""`python -m console`: serve the HTTP API until somebody ends it."""
+
+import sys
+from ipaddress import ip_address
+
+import click
+
+from mayfly import commandline, events, exits
+from mayfly.errors import ConsoleExposed, ConsoleMissing
+from mayfly.logs import echo_log
+from mayfly.opening import open_database
+from mayfly.settings import Settings, load
+from mayfly.version import require_version
+
+CONNECTIONS = 8  # and as many threads: whoever waits for either waits in line, without a connection
+
+
+@click.command(
+    help="Serve the HTTP API at CONSOLE_HOST and CONSOLE_PORT until SIGTERM or Ctrl-C. See docs/http-api.md."
+)
+def command() -> int:
+    try:
+        from console.server import serve  # here, so that a missing package is a sentence and no traceback
+    except ModuleNotFoundError as error:
+        raise ConsoleMissing(error.name or "") from error
+    loaded = load()
+    settings = loaded.settings
+    refuse_exposure(settings)
+    log = echo_log(settings, "CONSOLE", sys.stderr)
+    for warning in loaded.warnings:
+        log.say(events.setting_doubtful(warning))
+    database = open_database(settings, CONNECTIONS)
+    try:
+        database.read(require_version)
+        serve(settings, database, log, CONNECTIONS)
+    finally:
+        database.close()
+    return exits.SUCCESS
+
+
+def refuse_exposure(settings: Settings) -> None:
+    """A token that crosses a network in the clear is everybody's."""
+    if not settings.console_tls_proxy and not is_loopback(settings.console_host):
+        raise ConsoleExposed(settings.console_host)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def main() -> None:
+    commandline.run(command, "python -m console")

@@ -1,0 +1,94 @@
+"""The HTTP API of one installation: a real `python -m console`, and requests to it over real connections."""
+
+import http.client
+import json
+import subprocess
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+from mayfly.access import tokens
+from mayfly.access.scopes import SCOPES
+from mayfly.actor import Actor
+from mayfly.jobs.audit import Deed
+from tests.process.installation import Installation, wait_until
+from tests.servers.private import free_port
+
+SECONDS = 40.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+
+@dataclass
+class Api:
+    """Its own token may do everything."""
+
+    installation: Installation
+    settings: Mapping[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+
+    def __post_init__(self) -> None:
+        self.token = self.make_token("everything", *SCOPES)
+        self.process = self.start()
+
+    def start(self) -> subprocess.Popen[str]:
+        process = self.installation.start("console", CONSOLE_PORT=str(self.port), **self.settings)
+        wait_until(lambda: self.is_up or process.poll() is not None, "the console answers")
+        assert process.poll() is None, process.communicate()
+        return process
+
+    @property
+    def is_up(self) -> bool:
+        try:
+            return self.ask("GET", "/livez", token=None).status == 200
+        except OSError:
+            return False
+
+    def make_token(self, name: str, *scopes: str, **columns: Any) -> str:
+        text = tokens.new_text()
+        database = self.installation.database
+        new = tokens.Token(name, tokens.hash_of(text), frozenset(scopes), database.clock.now(), "test", **columns)
+        deed = Deed(Actor("test"), "create token", name, new.created_at)
+        database.run(lambda connection: tokens.add(connection, new, deed))
+        return text
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = "",
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+    ) -> Answer:
+        """A token of "" is its own, None is none."""
+        own = {"Authorization": f"Bearer {token or self.token}"} if token is not None else {}
+        content = {"Content-Type": "application/json"} if body is not None or raw is not None else {}
+        sent = json.dumps(body).encode() if body is not None else raw
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)) as connection:
+            connection.request(method, path, sent, {**own, **content, **(headers or {})})
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read().decode())
+
+    def get(self, path: str, **more: Any) -> Answer:
+        return self.ask("GET", f"/api/v1{path}", **more)
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Answer:
+        return self.ask("POST", f"/api/v1{path}", body, **more)
+
+    def pull(self, **wish: Any) -> list[dict[str, Any]]:
+        answer = self.post("/pull", {"lanes": ["outside"], **wish})
+        assert answer.status == 200, answer.text
+        found: list[dict[str, Any]] = answer.json["jobs"]
+        return found

@@ -1,0 +1,136 @@
+"""Long polls over real HTTP, on every database: hundreds wait with one look for all, and nobody is forgotten."""
+
+import asyncio
+import json
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+from tests.process.console.api import Api
+from tests.process.installation import wait_until
+
+POLLERS = 300
+
+
+def sessions(api: Api) -> int:
+    """Of the console, at the server; SQLite has none."""
+    name = api.installation.url.rpartition("/")[2]
+    if "postgresql" in api.installation.url:
+        query = f"SELECT COUNT(*) AS n FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
+    elif "mysql" in api.installation.url:
+        query = (
+            f"SELECT COUNT(*) AS n FROM information_schema.processlist WHERE db = '{name}' AND id <> CONNECTION_ID()"
+        )
+    else:
+        return 0
+    return int(api.installation.rows(query)[0].n)
+
+
+def clients(console: psutil.Process, port: int) -> int:
+    """Whom it has let in."""
+    found = console.net_connections("tcp4")
+    return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
+
+
+def is_known(api: Api) -> bool:
+    """A request with the token has been let in."""
+    return api.installation.rows("SELECT last_used_at FROM mayfly_tokens")[0].last_used_at is not None
+
+
+async def poll(api: Api, wait: float) -> list[dict[str, Any]]:
+    """One poll on a connection of its own."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+    body = json.dumps({"lanes": ["outside"], "wait": wait}).encode()
+    head = (
+        f"POST /api/v1/pull HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.token}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    try:
+        writer.write(head.encode() + body)
+        answer = await reader.read()
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+    status = answer.split(b" ", 2)[1]
+    assert status == b"200", answer[:500]
+    jobs: list[dict[str, Any]] = json.loads(answer.partition(b"\r\n\r\n")[2])["jobs"]
+    return jobs
+
+
+def test_hundreds_of_pollers_share_few_connections_and_get_a_job_each(api: Api) -> None:
+    """While they wait the server sees a handful of sessions; then each of 300 gets one of 300 jobs, once."""
+    api.installation.database.close()
+    console = psutil.Process(api.process.pid)
+
+    async def all_poll() -> tuple[list[list[dict[str, Any]]], int]:
+        polls = [asyncio.create_task(poll(api, wait=20)) for _ in range(POLLERS)]
+        await asyncio.to_thread(wait_until, lambda: clients(console, api.port) >= POLLERS, "all have come")
+        seen = max([await asyncio.to_thread(sessions, api) for _ in range(20)])
+        assert not any(each.done() for each in polls)
+        await asyncio.to_thread(api.installation.enqueue, "resize", "{}", POLLERS, lane="outside")
+        return await asyncio.gather(*polls), seen
+
+    found, seen = asyncio.run(all_poll())
+
+    assert seen <= 8 + 1  # the console's, and the one that this test's own enqueue keeps
+    assert sorted(job["id"] for jobs in found for job in jobs) == sorted(
+        row.id for row in api.installation.rows("SELECT id FROM mayfly_jobs")
+    )
+    assert all(len(jobs) == 1 for jobs in found)
+
+
+def test_a_poll_ends_when_its_time_is_over(api: Api) -> None:
+    """Empty, and not before."""
+    started = time.monotonic()
+
+    assert api.pull(wait=1.5) == []
+    assert 1.4 <= time.monotonic() - started < 10
+
+
+def test_who_waits_is_woken_by_what_comes(api: Api) -> None:
+    """Enqueued over HTTP at once, by anybody else within a look; a retry when it is due."""
+    found: list[dict[str, Any]] = []
+    poller = threading.Thread(target=lambda: found.extend(api.pull(wait=20)))
+    poller.start()
+
+    api.post("/enqueue", {"type": "resize", "lane": "outside", "delay": 1})
+    poller.join()
+
+    assert [each["type"] for each in found] == ["resize"]
+
+
+def test_a_poller_that_hung_up_gets_no_job(api: Api) -> None:
+    """What comes later goes to somebody who is there."""
+
+    async def hang_up() -> None:
+        task = asyncio.create_task(poll(api, wait=20))
+        await asyncio.to_thread(wait_until, lambda: is_known(api), "it waits")
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(hang_up())
+    api.installation.enqueue("resize", lane="outside")
+
+    wait_until(lambda: api.pull(wait=2), "the job is there for the next one")
+    assert api.installation.rows("SELECT claims FROM mayfly_jobs")[0].claims == 1
+
+
+def test_the_console_ends_at_once_though_somebody_waits(api: Api) -> None:
+    """SIGTERM lets those go who wait: empty answers, exit code 0, no traceback."""
+    found: list[list[dict[str, Any]]] = []
+    poller = threading.Thread(target=lambda: found.append(api.pull(wait=20)))
+    poller.start()
+    wait_until(lambda: is_known(api), "somebody waits")
+    started = time.monotonic()
+
+    api.process.terminate()
+    _out, errors = api.process.communicate(timeout=15)
+    poller.join()
+
+    assert (found, api.process.returncode) == ([[]], 0)
+    assert time.monotonic() - started < 8
+    assert "Traceback" not in errors
