@@ -20,7 +20,7 @@ class Range(NamedTuple):
     values: Mapping[str, Any]
     also: str = ""  # and what it does not know
     ids: Sequence[int] | None = None
-    index: str = ""  # the table of the index, where `source` joins another to it
+    indexed: str = ""  # the table of the index, where `source` joins another to it
 
     def find(
         self,
@@ -36,7 +36,7 @@ class Range(NamedTuple):
 
     def floor(self, connection: Connection, depth: int, after: Position | None = None) -> Position | None:
         """Where so many rows have been passed, newest first, whatever they are; None if the index ends before."""
-        bare = self._replace(also="", source=self.index or self.source)
+        bare = self._replace(also="", source=self.indexed or self.source)
         whole = bare.statement(after is not None, newest_first=True)
         looking = f"{whole.removesuffix(':size')}1 OFFSET :size"
         found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()

@@ -86,7 +86,7 @@ def ranges(
     if which.error is not None:
         source = f"{ATTEMPTS} JOIN {jobs.table} ON {jobs.table}.{c.id} = a.job_id"
         also, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
-        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, index=ATTEMPTS)]
+        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, indexed=ATTEMPTS)]
     if which.group_key is not None:
         also = _all_but(conditions, "group_key")
         return [Range(jobs.table, c.id, (c.id,), conditions["group_key"], values, also)]
