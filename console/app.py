@@ -5,12 +5,12 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 
-from console import answers, health
+from console import answers, health, metrics
 from console.api import v1
 from console.site import Site
 from mayfly import __version__
 
-ROUTERS: Sequence[APIRouter] = (health.router, v1)
+ROUTERS: Sequence[APIRouter] = (health.router, metrics.router, v1)
 DESCRIPTION = "Enqueue, see, steer and pull jobs. docs/http-api.md says the same in more words."
 
 

@@ -151,7 +151,8 @@ def read_page(path: Path) -> Seen | None:
 
 
 def _parse(content: bytes) -> Seen:
-    _magic, sliced, hard_deadline, done, failed, busy, used, too_large, deferred, repeats = _HEADER.unpack_from(content)
+    _magic, sliced, hard_deadline, done, failed, busy, used, *rest = _HEADER.unpack_from(content)
+    too_large, deferred, repeats = rest
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
     return Seen(running, hard_deadline, done, failed, busy / 1000, sliced, deferred, too_large, repeats)

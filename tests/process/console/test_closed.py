@@ -76,7 +76,7 @@ def test_each_route_needs_its_scope(serving: Any) -> None:
     open_to_all = {f"{method} {path}" for method, path in operations(api)} - needed.keys()
     assert open_to_all == {"GET /livez", "GET /health"}
     assert all(len(scopes) == 1 for scopes in needed.values())
-    assert {scope for [scope] in needed.values()} >= {"enqueue", "work"}
+    assert {scope for [scope] in needed.values()} == SCOPES.keys()
 
 
 def test_a_token_is_shown_once_and_kept_as_a_hash(installation: Installation) -> None:

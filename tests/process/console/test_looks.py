@@ -117,3 +117,13 @@ def test_lanes_and_types_are_held_up_and_let_go(api: Api) -> None:
     assert (workers.status, wrong.status) == (200, 422)
     [lane] = [each for each in api.get("/lanes").json["lanes"] if each["lane"] == "mail"]
     assert (lane["max_workers"], lane["set_by"], lane["paused"]) == (3, "everything", None)
+
+
+def test_prometheus_is_served(api: Api) -> None:
+    """The same text as `mayfly metrics` prints, in its own content type."""
+    died(api)
+
+    answer = api.ask("GET", "/metrics")
+
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert 'mayfly_jobs_total{lane="default",outcome="dead",type="fail"} 1.0' in answer.text.splitlines()
