@@ -5,10 +5,10 @@ import select
 import signal
 from collections.abc import Callable
 
-from dispatcher.forking import forget_signals, fork_into
 from mayfly import events, exits
 from mayfly.clock import monotonic
 from mayfly.errors import MayflyError
+from mayfly.forking import forget_signals, fork_into
 from mayfly.logs import Log
 
 SECONDS = 2.0  # for all of it: a name that is looked up, a server that is silent, a database that is gone
