@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -56,6 +57,12 @@ class Terminal:
             self.drawn += chunk.decode(errors="replace")
 
 
+def _own_terminal() -> None:
+    """Ctrl-C is a signal there, and one that is heard: whoever started the tests in the background ignores it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextmanager
 def terminal(installation: Installation, *arguments: str, **settings: str) -> Iterator[Terminal]:
     """`python -m …` on a terminal; killed if it has not ended by itself."""
@@ -69,7 +76,7 @@ def terminal(installation: Installation, *arguments: str, **settings: str) -> It
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C is a signal
+        preexec_fn=_own_terminal,
     )
     os.close(slave)
     try:
