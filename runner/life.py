@@ -194,6 +194,7 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
     guard, log, gate = batches.guard, batches.log, batches.gate
     given_back = 0
     while guard.may_start:
+        started = monotonic()
         batch = claims.next()
         if not batch and claims.pause is not None:
             log.say(events.lane_paused(claims.pause.name, claims.pause.words))
@@ -209,6 +210,9 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
         if gate is not None:
             gate.open()
         report = work(batch)
+        if gate is not None and report.put_off.total() == len(batch):
+            batches.outbox.flush()  # nobody waits for what we only hold
+            gate.give_way(len(batch), monotonic() - started)
         given_back += report.given_back
         if report.guard_interrupted or report.left_behind:
             return exits.TIMEOUT
