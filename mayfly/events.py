@@ -310,6 +310,11 @@ def jobs_put_off(jobs: int, waiting_for: str) -> Event:
     return _said("jobs_put_off", text, jobs=jobs, waiting_for=waiting_for)
 
 
+def gave_way(jobs: int, seconds: float) -> Event:
+    text = f"Resting {seconds:.2f}s for other lanes: none of the last {jobs} jobs could run"
+    return _said("gave_way", text, jobs=jobs, seconds=round(seconds, 3))
+
+
 def lane_paused(lane: str, words: str) -> Event:
     return _said("lane_paused", f"Lane {lane} is {words}; claiming nothing more", Level.WARNING, lane=lane)
 

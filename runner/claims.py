@@ -1,7 +1,6 @@
 """The claims of one runner: each as large as the last one's speed, or the free slots, allow."""
 
 import random
-from contextlib import nullcontext
 from datetime import datetime
 
 from mayfly.clock import monotonic, pause
@@ -11,7 +10,7 @@ from mayfly.fleet.place import this_process
 from mayfly.fleet.runners import Assignment, beat, take_over
 from mayfly.job import Job
 from mayfly.jobs.awaited import note_awaited
-from mayfly.jobs.claim import Claimant, Claimed, claim, jobs_from
+from mayfly.jobs.claim import Claimant, Claimed, Front, claim, jobs_from
 from mayfly.jobs.looks import has_due
 from mayfly.jobs.pauses import Pause
 from mayfly.jobs.renew import LEASE
@@ -48,6 +47,7 @@ class Claims:
         self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
         self.needs_fresh = False  # the last claim met a job that only a runner without a past may take
+        self._was_due = False  # there was more than the last claim could take
         self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
         self._claimed_at = self._beaten_at = monotonic()
 
@@ -77,11 +77,11 @@ class Claims:
         return self._pausing.of_lane(self._database.clock.now()) if self._pausing is not None else None
 
     def _claim_surely(self) -> list[Job]:
-        """An empty answer is believed when a look without locks confirms it, or after a few tries."""
+        """An empty answer is believed if nothing was due, or after a few tries."""
         batch: list[Job] = []
         for tries in range(EMPTY_TRIES):
             batch = self._claim(self._size)
-            if batch or self.pause is not None or self.needs_fresh or not self.has_due():
+            if batch or not self._was_due:
                 break
             pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
         return batch
@@ -93,29 +93,44 @@ class Claims:
         told = self._assignment
         first = told.begins_with if self._fresh else None
         claimant = Claimant(told.worker_id, told.lane, self._lease_until(), self._fresh, first)
-        with self._turns.turn() if self._turns and size >= WORTH_A_TURN else nullcontext():
-            now = self._database.clock.now()
-            taken = self._database.run(lambda connection: self._claim_on(connection, claimant, size, now))
+        taken = self._claim_in_turn(claimant, size)
         self._has_taken_over = True
         self.needs_fresh = taken.needs_fresh
+        self._was_due = taken.was_due and not taken.needs_fresh
         claimed = jobs_from(taken, told.lane)
         note_awaited(self._database, claimed)
         return claimed
+
+    def _claim_in_turn(self, claimant: Claimant, size: int) -> Claimed:
+        turns = self._turns if size >= WORTH_A_TURN else None
+        if turns is None:
+            return self._claim_now(claimant, size)
+        with turns.turn():
+            front = turns.front()
+            taken = self._claim_now(claimant, size, front)
+            turns.note(front, taken.front)
+        return taken
+
+    def _claim_now(self, claimant: Claimant, size: int, front: Front | None = None) -> Claimed:
+        now = self._database.clock.now()
+        return self._database.run(lambda connection: self._claim_on(connection, claimant, size, now, front))
 
     def _lease_until(self) -> datetime:
         """One runner's all end together, unless it may live for hours: then each is renewed in time."""
         told = self._assignment
         return self._database.clock.now() + LEASE if told.is_long else told.lease_until
 
-    def _claim_on(self, connection: Connection, claimant: Claimant, size: int, now: datetime) -> Claimed:
+    def _claim_on(
+        self, connection: Connection, claimant: Claimant, size: int, now: datetime, front: Front | None
+    ) -> Claimed:
         """With the first claim this process, and no more its planner, stands behind the runner's row."""
         if not self._has_taken_over:
             take_over(connection, claimant.worker_id, this_process(), now)
             if self._pausing is not None:
                 self._pausing.read(connection, now)
         if self.pause is not None:
-            return Claimed(())
-        return claim(connection, JOBS, claimant, size, now)
+            return Claimed((), was_due=False)
+        return claim(connection, JOBS, claimant, size, now, front)
 
     def has_due(self) -> bool:
         """A look without locks, which takes nothing."""

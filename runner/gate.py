@@ -18,9 +18,6 @@ from runner.pace import next_claim
 LARGEST_GROUP = 100
 MOST_WAITING = 100  # jobs in hand for slots that ours will free; those beyond are put off
 WAIT_SECONDS = 0.1
-WORTH_GIVING_WAY = 100  # jobs
-GIVE_WAY = 3  # times as long as it took to put them off: five runners then take what one or two would
-MOST_GIVEN_SECONDS = 1.0
 FORESIGHT = timedelta(seconds=2)  # who was put off for a key that this runner has just used is due again by then
 
 Conclude = Callable[[Job, Ran], object]
@@ -180,11 +177,6 @@ class Gate:
         return granted, denied
 
     # --- waiting ------------------------------------------------------------------------------------------
-
-    def give_way(self, put_off: int, seconds: float) -> None:
-        """After a claim of which nothing could run: a million of them must not keep other lanes from their work."""
-        if put_off >= WORTH_GIVING_WAY:
-            pause(min(GIVE_WAY * seconds, MOST_GIVEN_SECONDS))
 
     def open(self) -> None:
         """For what was just claimed."""

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from mayfly import events, exits, opening
 from mayfly.app import use_app
 from mayfly.backoff import Backoff
-from mayfly.clock import monotonic
+from mayfly.clock import monotonic, pause
 from mayfly.engine import Database
 from mayfly.errors import MayflyError, TracingMissing
-from mayfly.fleet.runners import Assignment
+from mayfly.fleet.runners import Assignment, live_by_lane
 from mayfly.job import Job
 from mayfly.jobs.settlement import Settler
 from mayfly.logs import Log
@@ -28,6 +28,7 @@ from runner.inherited import Inherited
 from runner.invoke import Invoker
 from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
+from runner.pace import way_given
 from runner.pausing import Pausing
 from runner.stay import Stay
 from runner.turns import Turns
@@ -212,7 +213,7 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
         report = work(batch)
         if gate is not None and report.put_off.total() == len(batch):
             batches.outbox.flush()  # nobody waits for what we only hold
-            gate.give_way(len(batch), monotonic() - started)
+            _give_way(batches, claims.lane, len(batch), monotonic() - started)
         given_back += report.given_back
         if report.guard_interrupted or report.left_behind:
             return exits.TIMEOUT
@@ -229,6 +230,14 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
     else:
         log.say(events.backlog_remains(given_back))
     return exits.SUCCESS
+
+
+def _give_way(batches: BatchRunner, lane: str, put_off: int, seconds: float) -> None:
+    """To runners of other lanes, where there are any."""
+    rest = way_given(put_off, seconds)
+    if rest and batches.invoker.database.read(live_by_lane).keys() - {lane}:
+        batches.log.say(events.gave_way(put_off, rest))
+        pause(rest)
 
 
 def _tell_failures(registry: Registry, log: Log) -> None:

@@ -2,6 +2,9 @@
 
 LARGEST_CLAIM = 1000
 HOLD_SECONDS = 0.5  # what a runner holds is about this much of its own work
+WORTH_GIVING_WAY = 10  # jobs
+GIVE_WAY = 9  # times as long as it took to put them off: a tenth of what the lane could take is left to it
+MOST_GIVEN_SECONDS = 1.0
 
 
 def next_claim(size: int, jobs: int, seconds: float) -> int:
@@ -12,3 +15,8 @@ def next_claim(size: int, jobs: int, seconds: float) -> int:
     if expected < HOLD_SECONDS / 2:
         return min(LARGEST_CLAIM, size * 2)
     return size
+
+
+def way_given(put_off: int, seconds: float) -> float:
+    """How long to rest after a claim of which nothing could run: a million of them must not slow other lanes down."""
+    return 0.0 if put_off < WORTH_GIVING_WAY else min(GIVE_WAY * seconds, MOST_GIVEN_SECONDS)

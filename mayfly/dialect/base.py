@@ -130,6 +130,10 @@ class Dialect:
         """The columns, or one text of them all."""
         return columns
 
+    def in_order_of(self, _index: str) -> str:
+        """A hint behind a table's name, where a range of this index is not used without one."""
+        return ""
+
     def assignments(self, columns: Collection[str]) -> str:
         """Each set to the parameter of its name."""
         return ", ".join(f"{name} = :{name}" for name in columns)

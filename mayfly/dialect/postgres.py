@@ -37,7 +37,8 @@ class PostgreSQL(Dialect):
     def connect(self, url: str) -> Raw:
         session = (
             f"-c timezone=UTC -c statement_timeout={base.STATEMENT_SECONDS}s -c lock_timeout={base.LOCK_SECONDS}s "
-            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s"
+            # No JIT: to compile a statement takes longer than any of ours takes.
+            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off"
         )
         ours = {
             "connect_timeout": base.CONNECT_SECONDS,

@@ -12,7 +12,14 @@ COME_BACK_AMONG = 1000  # jobs of a lane and priority
 
 
 def next_due(
-    columns: str, jobs: JobTable, lane: str = ":lane", priority: str = ":priority", size: str = ":size"
+    columns: str,
+    jobs: JobTable,
+    lane: str = ":lane",
+    priority: str = ":priority",
+    size: str = ":size",
+    order: str = "",
+    hint: str = "",
+    since: str | None = None,
 ) -> str:
     """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
 
@@ -20,23 +27,31 @@ def next_due(
     due ones, and scan the whole table in the hope of finding enough of them soon.
     """
     c = jobs.c
+    begin = f" AND {c.run_at} >= {since}" if since else ""
     return (
-        f"SELECT {columns} FROM {jobs.table}"
+        f"SELECT {columns} FROM {jobs.table}{hint}"
         f" WHERE {c.lane} = {lane} AND {c.status} = '{jobs.pending}' AND {c.priority} = {priority}"
-        f" AND {c.run_at} <= :now ORDER BY {c.run_at}, {c.id} LIMIT {size}"
+        f"{begin} AND {c.run_at} <= :now ORDER BY {c.run_at}{order}, {c.id}{order} LIMIT {size}"
     )
 
 
 def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
-    """Without locks. SKIP LOCKED also skips a row that another claim only brushed: "nothing" may mean "not yet"."""
-    return connection.execute(has_due_statement(jobs), {"lane": lane, "now": now}).first() is not None
+    return bool(due_priorities(connection, jobs, lane, now))
+
+
+def due_priorities(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> list[int]:
+    """Those that have due jobs, high first. Without locks: some of these jobs may be in somebody's hands.
+
+    From the far end: at the near one lie the index entries of what was just claimed, and InnoDB goes through all of
+    them that it has not removed yet, under a lock each, even to find that a priority before them is empty.
+    """
+    return sorted(connection.execute(due_priorities_statement(jobs), {"lane": lane, "now": now}).scalars())
 
 
 @cache
-def has_due_statement(jobs: JobTable) -> str:
-    looks = (next_due(jobs.c.id, jobs, priority=str(each), size="1") for each in PRIORITIES)
-    parts = (f"SELECT 1 FROM ({look}) AS due_{number}" for number, look in enumerate(looks))
-    return " UNION ALL ".join(parts) + " LIMIT 1"
+def due_priorities_statement(jobs: JobTable) -> str:
+    looks = {each: next_due(jobs.c.id, jobs, priority=str(each), size="1", order=" DESC") for each in PRIORITIES}
+    return " UNION ALL ".join(f"SELECT {each} FROM ({look}) AS due_{each}" for each, look in looks.items())
 
 
 def first_come_back(

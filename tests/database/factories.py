@@ -13,7 +13,7 @@ from mayfly.engine import Database
 from mayfly.fleet.place import Place, Process, this_place, this_process
 from mayfly.fleet.runners import Assignment, add_planned
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, claim, jobs_from
+from mayfly.jobs.claim import Claimant, Claimed, Front, claim, jobs_from
 from mayfly.jobs.settlement import Settler
 from mayfly.logs import silent_log
 from mayfly.schema import JOBS
@@ -46,9 +46,13 @@ def make_claimant(database: Database, worker_id: str = "worker-1", **changes: An
 
 def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", **changes: Any) -> list[Job]:
     """What a runner claims now."""
-    claimant, now = make_claimant(database, worker_id, **changes), database.clock.now()
-    taken = database.run(lambda connection: claim(connection, JOBS, claimant, size, now))
-    return jobs_from(taken, claimant.lane)
+    claimant = make_claimant(database, worker_id, **changes)
+    return jobs_from(make_claim(database, claimant, size), claimant.lane)
+
+
+def make_claim(database: Database, claimant: Claimant, size: int = 5, front: Front | None = None) -> Claimed:
+    now = database.clock.now()
+    return database.run(lambda connection: claim(connection, JOBS, claimant, size, now, front))
 
 
 def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:

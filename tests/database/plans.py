@@ -22,12 +22,17 @@ class Look:
 
 
 def explain(connection: Connection, statement: str, values: Values) -> Look:
+    plan = plan_of(connection, statement, values)
+    readers = {"sqlite": _of_sqlite, "mysql": _of_mariadb, "postgresql": _of_postgres}
+    return readers[connection.dialect.name](plan)
+
+
+def plan_of(connection: Connection, statement: str, values: Values) -> Any:
+    """In the database's own words: lines, or an object."""
     if connection.dialect.name == "sqlite":
-        return _of_sqlite([row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).all()])
-    if connection.dialect.name == "mysql":
-        return _of_mariadb(json.loads(connection.execute(f"ANALYZE FORMAT=JSON {statement}", values).scalar()))
-    analysing = f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}"
-    return _of_postgres(json.loads(connection.execute(analysing, values).scalar()))
+        return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", values).all()]
+    analysing = "ANALYZE FORMAT=JSON" if connection.dialect.name == "mysql" else "EXPLAIN (ANALYZE, FORMAT JSON)"
+    return json.loads(connection.execute(f"{analysing} {statement}", values).scalar())
 
 
 def _of_sqlite(details: list[str]) -> Look:

@@ -5,10 +5,12 @@ from datetime import timedelta
 from freezegun import freeze_time
 
 from mayfly.clock import host_now
+from mayfly.connection import Connection
 from mayfly.engine import Database
+from mayfly.jobs.claim import Front
 from mayfly.jobs.looks import has_due
 from mayfly.schema import HIGH, JOBS, LOW, NORMAL
-from tests.database.factories import claim_ids, claim_jobs, make_claimant
+from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
 from tests.factories import get_row, insert_row, insert_rows
 
 
@@ -173,3 +175,71 @@ def test_a_look_tells_whether_anything_is_due(database: Database) -> None:
     }
 
     assert found == {"mail": True, "images": False, "none": False}
+
+
+def claim_from(database: Database, front: Front, size: int) -> list[int]:
+    return [row[0] for row in make_claim(database, make_claimant(database), size, front).rows]
+
+
+def test_a_claim_that_was_filled_tells_how_far_it_came(database: Database) -> None:
+    """One that was not has seen all there is: the next has to look again from the beginning."""
+    now = database.clock.now()
+    insert_row(database, priority=HIGH, run_at=now - timedelta(minutes=1))
+    ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
+
+    filled, rest = make_claim(database, make_claimant(database), 3), make_claim(database, make_claimant(database), 3)
+
+    assert filled.front == Front(NORMAL, now - timedelta(minutes=4))
+    assert ([row[0] for row in rest.rows], rest.front) == (ids[2:], None)
+
+
+def test_a_claim_begins_at_the_front(database: Database) -> None:
+    """What is due at the same time as the last one that was claimed is still to be had; what is older is not seen."""
+    now = database.clock.now()
+    _older, same, newer = (insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3))
+
+    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=4)), 2) == [same, newer]
+
+
+def test_who_finds_too_few_behind_the_front_looks_before_it(database: Database) -> None:
+    """In the order they would have had without it."""
+    now = database.clock.now()
+    ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
+
+    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=3)), 2) == ids[:2]
+
+
+def test_a_front_is_of_one_priority(database: Database) -> None:
+    """Others are looked for from their beginning."""
+    now = database.clock.now()
+    normal = insert_row(database, run_at=now - timedelta(minutes=1))
+    low = insert_row(database, priority=LOW, run_at=now - timedelta(hours=1))
+    high = insert_row(database, priority=HIGH, run_at=now - timedelta(hours=1))
+
+    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=2)), 3) == [high, normal, low]
+
+
+def test_a_suspect_at_the_front_is_no_front(database: Database) -> None:
+    """It is claimed alone, and those that were found with it are still there."""
+    insert_row(database, suspect=1)
+    insert_rows(database, 2)
+
+    claimed = make_claim(database, make_claimant(database), 3)
+
+    assert (len(claimed.rows), claimed.front) == (1, None)
+
+
+def test_an_empty_claim_tells_whether_anything_was_due(database: Database, rival: Database) -> None:
+    """What somebody else has locked may come back."""
+    insert_row(database, run_at=database.clock.now() + timedelta(hours=1))
+    assert make_claim(database, make_claimant(database)).was_due is False
+
+    insert_row(database)
+
+    def claim_beside(connection: Connection) -> bool:
+        connection.execute("SELECT id FROM mayfly_jobs WHERE run_at <= :now" + connection.dialect.row_lock,
+                           {"now": database.clock.now()}).all()  # fmt: skip
+        return make_claim(rival, make_claimant(rival)).was_due
+
+    if database.dialect.name != "sqlite":  # there nobody locks a row
+        assert database.run(claim_beside) is True

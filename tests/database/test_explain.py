@@ -3,6 +3,7 @@
 200,000 delayed and 200,000 done jobs surround 100 that are due.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,9 +20,15 @@ from mayfly.jobs.browse import lanes
 from mayfly.jobs.browse.jobs import OPEN
 from mayfly.jobs.childless import youngest_statement
 from mayfly.jobs.circumstances import before_statement
-from mayfly.jobs.claim import due_statement, first_statement
+from mayfly.jobs.claim import due_statement, first_statement, from_front_statement
 from mayfly.jobs.count import count_statement
-from mayfly.jobs.looks import come_back_statement, find_lanes, next_lane_statement, processing_statement
+from mayfly.jobs.looks import (
+    come_back_statement,
+    due_priorities_statement,
+    find_lanes,
+    next_lane_statement,
+    processing_statement,
+)
 from mayfly.jobs.operate.cancelling import cancellable
 from mayfly.jobs.prune import finished_jobs
 from mayfly.jobs.ranges import Range
@@ -31,8 +38,9 @@ from mayfly.jobs.which import Which, ranges
 from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
-from tests.database.plans import Look, explain
+from tests.database.plans import Look, explain, plan_of
 from tests.databases import Databases
+from tests.factories import insert_rows
 from tests.looking import run
 from tests.servers import engine_names
 
@@ -91,6 +99,26 @@ def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
     look = explained(crowded, due_statement(crowded.dialect, JOBS), next_ten(long_ago))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
+
+
+def test_a_claim_from_a_front_begins_there(database: Database) -> None:
+    """The range has both ends, also in a backlog."""
+    begins = {"sqlite": "run_at>?", "mysql": '"access_type": "range"', "postgresql": "run_at >="}
+    now = database.clock.now()
+    insert_rows(database, 3000, run_at=now - timedelta(minutes=1))
+    statement = from_front_statement(database.dialect, JOBS)
+    values = {**next_ten(now), "since": now - timedelta(minutes=1)}
+
+    plan = database.run(lambda connection: plan_of(connection, statement, values))
+
+    assert begins[database.dialect.name] in json.dumps(plan)
+
+
+def test_a_look_for_due_priorities_reads_one_row_of_each(crowded: Database) -> None:
+    """From the far end, where nothing was claimed yet."""
+    look = explained(crowded, due_priorities_statement(JOBS), {"lane": "default", "now": crowded.clock.now()})
+
+    assert (set(look.indexes), look.scans, look.sorts) == ({"mayfly_jobs_claim"}, (), False)
 
 
 def test_a_count_reads_only_what_is_due(crowded: Database) -> None:

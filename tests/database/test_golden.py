@@ -31,6 +31,7 @@ from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.jobs.books import Books
 from mayfly.jobs.chains import NewChain, insert_chain
+from mayfly.jobs.claim import Front
 from mayfly.jobs.count import count_due
 from mayfly.jobs.counters import read_counters
 from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
@@ -53,9 +54,18 @@ from mayfly.outcome import DONE, RELEASED, Kind, Outcome
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
 from mayfly.schedules.store import pause, resume
-from mayfly.schema import JOBS
+from mayfly.schema import JOBS, NORMAL
 from mayfly.version import require_version
-from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of, run_sql
+from tests.database.factories import (
+    change_job,
+    claim_jobs,
+    insert_runner,
+    make_claim,
+    make_claimant,
+    make_settler,
+    rows_of,
+    run_sql,
+)
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.recording import recorded
@@ -96,6 +106,9 @@ def chapters(database: Database) -> Iterator[str]:
     yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))
     insert_rows(database, 2)
     yield chapter("claim", lambda: claim_jobs(database, 2))
+    insert_rows(database, 1)
+    front = Front(NORMAL, now - timedelta(days=1))
+    yield chapter("claim from a front", lambda: make_claim(database, make_claimant(database), 1, front))
     [first] = insert_rows(database, 1)
     yield chapter("begin with a job", lambda: claim_jobs(database, 2, begins_with=first))
     yield chapter(

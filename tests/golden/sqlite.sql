@@ -34,8 +34,14 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 
 -- claim
 BEGIN IMMEDIATE;
--- 2 times:
+SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
 SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
+
+-- claim from a front
+BEGIN IMMEDIATE;
+SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- begin with a job
@@ -48,7 +54,7 @@ UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at 
 SELECT id, type, run_at FROM (SELECT id, type, run_at, claims, attempts FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size) AS due WHERE claims > attempts;
 
 -- look for more
-SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1) AS due_1 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1) AS due_2 LIMIT 1;
+SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
@@ -478,7 +484,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 -- pull
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN IMMEDIATE;
--- 2 times:
+SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
 SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, payload, group_key, attempts, max_attempts, claims, crashes, interruptions, run_at, type FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,24 @@ def test_jobs_behind_a_key_that_is_used_up_are_in_nobodys_way(limited: Installat
     assert {row.claims for row in limited.rows("SELECT claims FROM mayfly_jobs WHERE status = 'pending'")} == {1}
     assert limited.log.count("Put off") < 100
     assert "Pending jobs: 0." in second.stdout
+
+
+def test_who_could_only_put_jobs_off_rests_for_other_lanes(limited: Installation) -> None:
+    """Only while there are any at work, and it says so."""
+    resting = r"Resting \d\.\d\ds for other lanes: none of the last \d+ jobs could run"
+    limited.enqueue("mail", '{"account": 42}', count=200)
+    assert limited.dispatch(MAX_WORKERS="1").returncode == 0
+    assert limited.statuses() == {"done": 20, "pending": 180}
+    assert not re.search(resting, limited.log)
+
+    limited.enqueue("mail", '{"account": 42}', count=200)
+    limited.enqueue("stay", lane="other")
+    dispatcher = limited.start("dispatcher", MAX_WORKERS="1")
+    wait_until(lambda: limited.rows("SELECT COUNT(waiting_for) AS n FROM mayfly_jobs")[0].n == 380, "all are put off")
+    limited.release_latch()
+    dispatcher.communicate()
+
+    assert re.search(resting, limited.log)
 
 
 def test_a_runner_that_is_killed_leaves_its_slot(limited: Installation) -> None:

@@ -84,13 +84,13 @@ def _with_messages(connection: Connection, jobs: JobTable, groups: Sequence[Dead
 def groups_statement(jobs: JobTable, found: Range) -> str:
     c = jobs.c
     newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
-    # Not MAX(id): PostgreSQL would go through the primary key from its end until it meets one of this job.
-    last = "(SELECT MAX(id + 0) FROM mayfly_attempts WHERE job_id = d.job_id)"
-    fingerprint = "COALESCE(a.fingerprint, '')"
+    # Not by id alone: PostgreSQL would go through the primary key from its end until it meets one of this job.
+    last = "SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.job_id ORDER BY id + 0 DESC LIMIT 1"
+    # Not as a join: PostgreSQL would read all attempts there are for it.
+    died = f"SELECT d.*, COALESCE(({last}), '') AS fingerprint FROM ({newest}) AS d"
     return (
-        f"SELECT d.job_type, {fingerprint}, COUNT(*), MIN(d.died_at), MAX(d.died_at), MAX(d.job_id)"
-        f" FROM ({newest}) AS d LEFT JOIN mayfly_attempts AS a ON a.id = {last}"
-        f" GROUP BY d.job_type, {fingerprint}"
+        "SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id)"
+        f" FROM ({died}) AS died GROUP BY job_type, fingerprint"
     )
 
 

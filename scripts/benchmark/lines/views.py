@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
+from mayfly import health
 from mayfly.alerts.look import look
 from mayfly.clock import milliseconds, monotonic
 from mayfly.connection import Connection
@@ -71,6 +72,7 @@ def views(database: Database, settings: Settings, rows: int) -> Mapping[str, Vie
         "runners": browse.list_runners,
         "audit": browse.list_deeds,
         "metrics": lambda connection: text_of(read_figures(connection, settings, now)),
+        "health": lambda connection: health.look(connection, JOBS, settings, now),
         "looks for alerts": lambda connection: look(connection, settings, now),
     }
 

@@ -1,10 +1,10 @@
-"""How many jobs the next claim asks for."""
+"""How many jobs the next claim asks for, and how long a runner rests that could only put jobs off."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.pace import HOLD_SECONDS, LARGEST_CLAIM, next_claim
+from runner.pace import HOLD_SECONDS, LARGEST_CLAIM, next_claim, way_given
 
 sizes = st.integers(1, LARGEST_CLAIM)
 job_seconds = st.floats(1e-6, 60)
@@ -59,3 +59,17 @@ def test_slower_jobs_are_never_claimed_in_larger_numbers(size: int, one: float, 
     fast, slow = sorted((one, other))
 
     assert next_claim(size, size, slow) <= next_claim(size, size, fast)
+
+
+@pytest.mark.parametrize(
+    ("put_off", "seconds", "rest"),
+    [
+        (9, 0.02, 0.0),  # few: nobody notices
+        (10, 0.02, 0.18),  # a tenth of the time is spent on it
+        (1000, 0.1, 0.9),
+        (1000, 0.5, 1.0),  # and not longer than a moment
+    ],
+)
+def test_who_could_only_put_jobs_off_rests(put_off: int, seconds: float, rest: float) -> None:
+    """Nine times as long as it took."""
+    assert way_given(put_off, seconds) == pytest.approx(rest)

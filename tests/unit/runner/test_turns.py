@@ -1,4 +1,4 @@
-"""One runner of a lane claims at a time; nobody is kept from it for long."""
+"""One runner of a lane claims at a time, and begins where the last one ended; nobody is kept from it for long."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.clock import monotonic
+from mayfly.clock import host_now, monotonic
+from mayfly.jobs.claim import Front
 from runner import turns
 from runner.turns import Turns
 
@@ -84,3 +85,49 @@ def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
     end(hold_a_turn(tmp_path))
 
     assert monotonic() - started < PATIENCE_SECONDS
+
+
+FRONT = Front(1, host_now())
+
+
+def test_a_front_is_known_to_all_runners_of_the_lane(tmp_path: Path) -> None:
+    """To the microsecond; other lanes have their own."""
+    Turns(tmp_path, "mail").note(None, FRONT)
+
+    assert Turns(tmp_path, "mail").front() == FRONT
+    assert Turns(tmp_path, "other").front() is None
+
+
+def test_a_claim_that_was_not_filled_leaves_no_front(tmp_path: Path) -> None:
+    """What comes next may be older."""
+    lane = Turns(tmp_path, "mail")
+    lane.note(None, FRONT)
+    lane.note(FRONT, None)
+
+    assert lane.front() is None
+
+
+def test_a_front_is_as_old_as_the_last_look_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it was moved since: what came back before it is seen within a second."""
+    seconds = [100.0]
+    monkeypatch.setattr(turns, "monotonic", lambda: seconds[0])
+    lane = Turns(tmp_path, "mail")
+    lane.note(None, FRONT)
+    seconds[0] += turns.FRONT_SECONDS * 0.9
+    lane.note(lane.front(), FRONT)
+    assert lane.front() == FRONT
+
+    seconds[0] += turns.FRONT_SECONDS * 0.2
+
+    assert lane.front() is None
+
+
+def test_a_front_from_before_a_restart_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host's clock began anew."""
+    lane = Turns(tmp_path, "mail")
+    lane.note(None, FRONT)
+    monkeypatch.setattr(turns, "monotonic", lambda: 0.0)
+
+    assert lane.front() is None
