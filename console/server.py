@@ -14,6 +14,7 @@ from console.app import make_app
 from console.door import Door
 from console.rate import Rate
 from console.site import Site
+from console.web.gate import Gate
 from mayfly import __version__, events
 from mayfly.app import App, use_app
 from mayfly.clock import milliseconds
@@ -50,8 +51,8 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(settings: Settings, database: Database, log: Log, connections: int) -> None:
-    asyncio.run(_serve(settings, database, log, connections))
+def serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
+    asyncio.run(_serve(settings, database, log, connections, api_only))
 
 
 def open_site(settings: Settings, database: Database, log: Log, connections: int) -> Site:
@@ -80,10 +81,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise CannotListen(host, port, error.strerror or str(error)) from error
 
 
-async def _serve(settings: Settings, database: Database, log: Log, connections: int) -> None:
+async def _serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
     site = open_site(settings, database, log, connections)
     config = uvicorn.Config(
-        Door(make_app(site), site),
+        Door(make_app(site, api_only), site, None if api_only else Gate(site)),
         access_log=False,
         log_level="warning",
         limit_concurrency=MOST_AT_ONCE,
@@ -93,6 +94,7 @@ async def _serve(settings: Settings, database: Database, log: Log, connections: 
     )
     server = Server(config, site)
     with listen(settings.console_host, settings.console_port) as listening:
-        log.say(events.console_started(f"http://{settings.console_host}:{settings.console_port}", __version__))
+        url = f"http://{settings.console_host}:{settings.console_port}"
+        log.say(events.console_started(url, __version__, api_only))
         await server.serve([listening])
     log.say(events.console_stopped())
