@@ -1,6 +1,6 @@
 """Whether a page can be read, heard and reached by everybody: the rules are in checks.js, beside this file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from playwright.sync_api import Page
@@ -13,6 +13,9 @@ class Finding:
     rule: str
     element: str = ""  # the beginning of its source
     detail: str = ""
+
+    def on(self, look: str) -> "Finding":
+        return replace(self, detail=f"{self.detail} ({look})".strip())
 
     def __str__(self) -> str:
         return " ".join(filter(None, [f"{self.rule}:", self.detail, self.element]))
