@@ -20,6 +20,7 @@ AWAY_UNKNOWN = (
     "an Idempotency-Key or unique keys it is safe to ask again."
 )
 AWAY_FROM_PAGE = "The database does not answer just now. Nothing is lost; this page looks again by itself."
+UNKNOWN_TO_PAGE = "The database went away before it said whether it was done. Look before you do it again."
 MISTAKE = "This is a mistake of Mayfly's; its log has the details."
 RETRY_SECONDS = 5
 SHAPES = ("one job", "many jobs")  # of a body that may be either
@@ -127,7 +128,8 @@ def install(app: FastAPI, as_page: Told | None = None) -> None:
     async def mayfly_error(request: Request, error: MayflyError) -> Response:
         if isinstance(error, errors.DatabaseError):
             request.app.state.site.log.say(events.request_failed(request.method, request.url.path, str(error)))
-        detail = AWAY_FROM_PAGE if isinstance(error, errors.DatabaseError) else str(error)
+        is_away = isinstance(error, errors.DatabaseError) and not isinstance(error, errors.CommitUnknown)
+        detail = AWAY_FROM_PAGE if is_away else UNKNOWN_TO_PAGE if status_of(error) == 503 else str(error)
         return told(request, of_mayfly(error), detail)
 
     @app.exception_handler(RequestValidationError)

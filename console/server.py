@@ -34,9 +34,10 @@ MOST_AT_ONCE = 2000  # requests: beyond it uvicorn answers 503 by itself
 class Server(uvicorn.Server):
     """One that lets those go who wait for work, as soon as it is told to end."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site, gate: Gate | None) -> None:
         super().__init__(config)
         self._site = site
+        self._gate = gate
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -48,6 +49,8 @@ class Server(uvicorn.Server):
 
     def _end(self) -> None:
         self._site.watch.close()
+        if self._gate is not None:
+            self._gate.errands.close()
         self.should_exit = True
 
 
@@ -83,8 +86,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 async def _serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
     site = open_site(settings, database, log, connections)
+    gate = None if api_only else Gate(site)
     config = uvicorn.Config(
-        Door(make_app(site, api_only), site, None if api_only else Gate(site)),
+        Door(make_app(site, api_only), site, gate),
         access_log=False,
         log_level="warning",
         limit_concurrency=MOST_AT_ONCE,
@@ -92,7 +96,7 @@ async def _serve(settings: Settings, database: Database, log: Log, connections: 
         server_header=False,
         date_header=False,
     )
-    server = Server(config, site)
+    server = Server(config, site, gate)
     with listen(settings.console_host, settings.console_port) as listening:
         url = f"http://{settings.console_host}:{settings.console_port}"
         log.say(events.console_started(url, __version__, api_only))

@@ -13,6 +13,7 @@ from console.site import Site
 from console.web import page
 from console.web.accounts import accounts_of
 from console.web.attempts import Attempts
+from console.web.errands import Errands
 from console.web.origin import SAFE, brings_token, is_foreign
 from console.web.sessions import COOKIE, Session, Sessions
 
@@ -44,6 +45,7 @@ class Gate:
         self.sessions = Sessions(self.accounts, site.settings.console_session, place)
         self.addresses = Attempts(free=20)
         self.names = Attempts(free=5)
+        self.errands = Errands(site.log)
 
     def now(self) -> datetime:
         return page.now_of(self.site)
@@ -115,3 +117,8 @@ class Gate:
         """Not for scripts, nor for other people's pages, nor, where there is TLS, for a wire without it."""
         secure = self.site.settings.console_tls_proxy or request.url.scheme == "https"
         return {"path": page.root(request), "secure": secure, "httponly": True, "samesite": "lax"}
+
+
+def gate_of(request: Request) -> Gate:
+    gate: Gate = request.state.gate
+    return gate

@@ -7,7 +7,7 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Form, Request, Response
 
-from console.web.gate import Gate
+from console.web.gate import gate_of
 from console.web.origin import local_path
 from console.web.page import THEME, THEMES, Viewer, redirect, render, root, session_of, site_of
 from mayfly import events
@@ -81,11 +81,6 @@ def _again(
     answer = render(request, "login.html", status, next=local_path(next), name=name, wrong=wrong)
     answer.headers.update(headers or {})
     return answer
-
-
-def gate_of(request: Request) -> Gate:
-    gate: Gate = request.state.gate
-    return gate
 
 
 def address_of(request: Request) -> str:
