@@ -42,10 +42,12 @@ class Range(NamedTuple):
         found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()
         return None if found is None else position_of(found)
 
-    def number(self, connection: Connection, most: int) -> int:
+    def number(self, connection: Connection, most: int, floor: Position | None = None) -> int:
+        """How many there are, none below the floor counted."""
         order = ", ".join(self.key)
-        counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {self._rest()} ORDER BY {order} LIMIT :size) AS found"
-        return int(connection.execute(counting, self.given(most), self.ids).scalar())
+        rest = self._rest(past(self.key, ">", "floor", or_equal=True) if floor is not None else "")
+        counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {rest} ORDER BY {order} LIMIT :size) AS found"
+        return int(connection.execute(counting, self.given(most, floor=floor), self.ids).scalar())
 
     def statement(self, goes_on: bool = False, newest_first: bool = False, has_floor: bool = False) -> str:
         beyond, direction = ("<", " DESC") if newest_first else (">", "")

@@ -1,5 +1,6 @@
 """The runners: those that nobody has seen end, and the last that ended."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -28,6 +29,18 @@ class RunnerView(NamedTuple):
 
     def facts(self) -> dict[str, Any]:
         return facts_of(self)
+
+
+def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, RunnerView]:
+    """Those that are still known of them."""
+    if not names:
+        return {}
+    values = {f"name_{number}": name for number, name in enumerate(sorted(set(names)))}
+    columns = ", ".join(f"r.{name}" for name in RunnerView._fields)
+    among = ", ".join(f":{each}" for each in values)
+    rows = connection.execute(f"SELECT {columns} FROM mayfly_runners AS r WHERE r.worker_id IN ({among})", values)
+    views = (RunnerView(**read_row(RunnerView._fields, row)) for row in rows.all())
+    return {each.worker_id: each for each in views}
 
 
 def list_runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
