@@ -32,7 +32,7 @@ def duration(milliseconds: float | None) -> str:
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
-    return f"{seconds:.1f} s" if seconds < 120 else span(timedelta(seconds=seconds))
+    return f"{round(seconds, 1):g} s" if seconds < 120 else span(timedelta(seconds=seconds))
 
 
 def seconds(given: float | None) -> str:
