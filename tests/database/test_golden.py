@@ -43,7 +43,7 @@ from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual
+from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual, write_totals
 from mayfly.jobs.which import Which
 from mayfly.limits.holdings import Holdings
 from mayfly.limits.limit import Limit, Need
@@ -54,6 +54,7 @@ from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
 from mayfly.schedules.store import pause, resume
 from mayfly.schema import JOBS
+from mayfly.tally import Count
 from mayfly.version import require_version
 from tests.database.factories import change_job, claim_jobs, insert_runner, make_settler, rows_of, run_sql
 from tests.factories import insert_row, insert_rows
@@ -245,6 +246,17 @@ def browsing(database: Database) -> Iterator[str]:
     yield chapter("list the dead", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "settled")))
     yield chapter("list hosts", lambda: database.read(lambda c: browse.list_hosts(c, now)))
     yield chapter("list cycles", lambda: database.read(browse.list_cycles))
+    yield chapter(
+        "list minutes", lambda: database.read(lambda c: browse.list_minutes(c, now, before=milliseconds(now)))
+    )
+    yield chapter("how regular cycles were", lambda: database.read(lambda c: browse.read_regularity(c, now)))
+    yield chapter(
+        "figures over time", lambda: database.read(lambda c: browse.read_history(c, browse.PERIODS["1h"], now))
+    )
+    yield chapter("sparklines", lambda: database.read(lambda c: browse.read_sparks(c, now)))
+    died = {("mail", "noop", "dead"): Count(1)}
+    database.run(lambda c: write_totals(c, milliseconds(now), "", died))
+    yield chapter("what has newly died", lambda: database.read(lambda c: browse.list_newly_dead(c, JOBS, now)))
     yield chapter("list runners", lambda: database.read(browse.list_runners))
     yield chapter("list deeds", lambda: database.read(browse.list_deeds))
 

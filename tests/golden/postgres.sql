@@ -152,6 +152,18 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND typ
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= %(since)s ORDER BY cycle_id DESC LIMIT 2000;
@@ -304,6 +316,25 @@ SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
 -- list cycles
 SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT %(size)s;
 
+-- list minutes
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < %(before)s ORDER BY id DESC LIMIT %(size)s;
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
+SELECT started_at FROM mayfly_cycles WHERE id >= %(before)s AND host = %(host)s ORDER BY id LIMIT 1;
+
+-- how regular cycles were
+SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= %(since)s ORDER BY id;
+
+-- figures over time
+SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= %(since)s AND duration_ms IS NOT NULL;
+
+-- sparklines
+SELECT lane, cycle_id - cycle_id %% 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id %% 120000;
+
+-- what has newly died
+SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
+SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS said, finished_at FROM mayfly_attempts WHERE finished_at >= %(since)s ORDER BY finished_at DESC LIMIT %(size)s) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
@@ -361,11 +392,48 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND typ
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 BEGIN;
 SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (%(host)s, %(exit_code)s, %(last_at)s, %(cycles)s, %(spawned)s, %(successful)s, %(timed_out)s, %(rescued)s, %(repeated)s, %(pruned)s, %(duration_ms)s) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = %(last_at)s, cycles = cycles + %(cycles)s, spawned = spawned + %(spawned)s, successful = successful + %(successful)s, timed_out = timed_out + %(timed_out)s, rescued = rescued + %(rescued)s, repeated = repeated + %(repeated)s, pruned = pruned + %(pruned)s, duration_ms = duration_ms + %(duration_ms)s WHERE host = %(host)s AND exit_code = %(exit_code)s;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = %(until)s WHERE name = 'counted';
 DELETE FROM mayfly_hosts WHERE last_at < %(before)s;
 
@@ -460,6 +528,15 @@ SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at L
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
 SELECT id FROM mayfly_audit WHERE done_at < %(before)s ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER BY created_at LIMIT 500;
 

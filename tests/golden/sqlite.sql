@@ -159,6 +159,18 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type =
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
 UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since ORDER BY cycle_id DESC LIMIT 2000;
@@ -312,6 +324,25 @@ SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
 -- list cycles
 SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT :size;
 
+-- list minutes
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < :before ORDER BY id DESC LIMIT :size;
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
+SELECT started_at FROM mayfly_cycles WHERE id >= :before AND host = :host ORDER BY id LIMIT 1;
+
+-- how regular cycles were
+SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= :since ORDER BY id;
+
+-- figures over time
+SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins >= :since UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= :since AND duration_ms IS NOT NULL;
+
+-- sparklines
+SELECT lane, cycle_id - cycle_id % 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id % 120000;
+
+-- what has newly died
+SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
+SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS said, finished_at FROM mayfly_attempts WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT :size;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size;
@@ -369,11 +400,48 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type =
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
 UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 BEGIN IMMEDIATE;
 SELECT number FROM mayfly_locks WHERE name = 'counted';
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (:host, :exit_code, :last_at, :cycles, :spawned, :successful, :timed_out, :rescued, :repeated, :pruned, :duration_ms) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = :last_at, cycles = cycles + :cycles, spawned = spawned + :spawned, successful = successful + :successful, timed_out = timed_out + :timed_out, rescued = rescued + :rescued, repeated = repeated + :repeated, pruned = pruned + :pruned, duration_ms = duration_ms + :duration_ms WHERE host = :host AND exit_code = :exit_code;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = :until WHERE name = 'counted';
 DELETE FROM mayfly_hosts WHERE last_at < :before;
 
@@ -468,6 +536,15 @@ SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMI
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
 SELECT id FROM mayfly_audit WHERE done_at < :before ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY created_at LIMIT 500;
 
