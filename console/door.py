@@ -58,7 +58,7 @@ class Door:
                 await elsewhere(scope, receive, sending)
                 return
             body = await self._read(scope, receive)
-            gate.check(scope, body)
+            gate.check(scope, path, body)
         except Refused as refused:
             await gate.refusal(scope, refused)(scope, receive, sending)
             return

@@ -17,7 +17,8 @@ from console.web.errands import Errands
 from console.web.origin import SAFE, brings_token, is_foreign
 from console.web.sessions import COOKIE, Session, Sessions
 
-OPEN = ("/login", "/theme", "/robots.txt")  # and all below /static: without a session
+LOGIN = "/login"
+OPEN = (LOGIN, "/theme", "/robots.txt")  # and all below /static: without a session
 NOT_PAGES = ("/api", "/metrics", "/livez", "/health")
 LIVE = "x-mayfly-live"  # what the page itself asks for, nobody's doing: it does not keep a session alive
 FOREIGN = "This form was not sent from a page of this console, or is too old. Go back, reload the page, try again."
@@ -65,16 +66,17 @@ class Gate:
             return Response(status_code=401)
         asked = f"{path}?{request.url.query}" if request.url.query else path
         where = asked if request.method in SAFE and asked != "/" else ""
-        return RedirectResponse(page.url(request, "/login", next=where), 303)
+        return RedirectResponse(page.url(request, LOGIN, next=where), 303)
 
     @staticmethod
-    def check(scope: Scope, body: bytes) -> None:
-        """Refuse what somebody else's page may have sent."""
+    def check(scope: Scope, path: str, body: bytes) -> None:
+        """Refuse what somebody else's page may have sent. A login has no token: nobody is logged in yet."""
         headers = Headers(scope=scope)
         if scope["method"] in SAFE:
             return
         session: Session | None = scope["state"]["session"]
-        if is_foreign(headers) or (session is not None and not brings_token(headers, body, session.csrf)):
+        lacks_token = session is not None and path != LOGIN and not brings_token(headers, body, session.csrf)
+        if is_foreign(headers) or lacks_token:
             raise Refused(403, FOREIGN)
 
     def refusal(self, scope: Scope, refused: Refused) -> Response:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from console.web.accounts import OPERATOR, VIEWER
+from console.web.accounts import ADMIN, OPERATOR, VIEWER
 
 
 class Screen(NamedTuple):
@@ -13,8 +13,15 @@ class Screen(NamedTuple):
 
 
 SCREENS: Sequence[Screen] = (
+    Screen("/", "Overview"),
     Screen("/jobs", "Jobs"),
     Screen("/dead", "Dead"),
     Screen("/lanes", "Lanes"),
+    Screen("/schedules", "Schedules"),
+    Screen("/cycles", "Cycles"),
+    Screen("/runners", "Runners"),
+    Screen("/limits", "Limits"),
+    Screen("/audit", "Audit"),
+    Screen("/settings", "Settings", ADMIN),
     Screen("/enqueue", "Enqueue", OPERATOR),
 )

@@ -65,6 +65,7 @@ def _spellings(leaf: Any) -> Iterator[str]:
     yield str(leaf)
     if isinstance(leaf, str):
         yield repr(leaf)[1:-1]
+        yield leaf.replace("'", "\\'")  # where Python shows it among others
         yield json.dumps(leaf)[1:-1]
         yield json.dumps(leaf, ensure_ascii=False)[1:-1]
 

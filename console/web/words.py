@@ -6,6 +6,8 @@ from typing import Any
 
 from mayfly.spans import moment, span
 
+MEBIBYTE = 1 << 20
+
 
 def ago(at: datetime, now: datetime) -> str:
     """3 min ago, in 2 h, just now."""
@@ -30,11 +32,15 @@ def duration(milliseconds: float | None) -> str:
     if milliseconds < 1000:
         return f"{milliseconds:.0f} ms"
     seconds = milliseconds / 1000
-    return f"{seconds:.1f} s" if seconds < 120 else span(timedelta(seconds=seconds))
+    return f"{round(seconds, 1):g} s" if seconds < 120 else span(timedelta(seconds=seconds))
 
 
 def seconds(given: float | None) -> str:
     return "" if given is None else duration(given * 1000)
+
+
+def mebibytes(given: int | None) -> str:
+    return "" if given is None else f"{given / MEBIBYTE:,.0f} MiB"
 
 
 def number(given: Any) -> str:
@@ -46,4 +52,5 @@ def as_json(given: Any) -> str:
     return json.dumps(given, indent=2, ensure_ascii=False, default=str)
 
 
-FILTERS = {"exact": exact, "iso": iso, "duration": duration, "seconds": seconds, "number": number, "as_json": as_json}
+FILTERS = {"exact": exact, "iso": iso, "duration": duration, "seconds": seconds, "number": number,
+           "mebibytes": mebibytes, "as_json": as_json}  # fmt: skip

@@ -13,7 +13,7 @@ from mayfly.jobs.browse.jobs import LONGEST_PAGE, SEARCHED, JobLine, Page, list_
 from mayfly.jobs.browse.lanes import LaneView, list_lanes
 from mayfly.jobs.browse.lately import NewlyDead, list_newly_dead, read_sparks
 from mayfly.jobs.browse.minutes import Gap, Minutes, Regularity, is_overrun, list_minutes, read_regularity
-from mayfly.jobs.browse.runners import RunnerView, list_runners, runners_named
+from mayfly.jobs.browse.runners import RunnerView, list_ended, list_runners, runners_named
 from mayfly.jobs.browse.status import Status, read_status
 from mayfly.jobs.browse.tabs import count_statuses
 
@@ -21,7 +21,7 @@ __all__ = [
     "LONGEST_PAGE", "MOST_COUNTED", "PERIODS", "SEARCHED", "WINDOWS", "Capped", "CycleView", "DeadGroup",
     "DeadGroups", "DeathGroup", "Deaths", "DeedView", "Family", "Gap", "History", "HostView", "JobLine", "JobView",
     "LaneView", "Minutes", "NewlyDead", "Page", "Period", "Point", "Regularity", "Relative", "RunnerView", "Status",
-    "count_statuses", "is_overrun", "list_cycles", "list_dead", "list_deaths", "list_deeds", "list_hosts",
-    "list_jobs", "list_lanes", "list_minutes", "list_newly_dead", "list_runners", "read_family", "read_history",
-    "read_job", "read_payloads", "read_regularity", "read_sparks", "read_status", "runners_named",
+    "count_statuses", "is_overrun", "list_cycles", "list_dead", "list_deaths", "list_deeds", "list_ended",
+    "list_hosts", "list_jobs", "list_lanes", "list_minutes", "list_newly_dead", "list_runners", "read_family",
+    "read_history", "read_job", "read_payloads", "read_regularity", "read_sparks", "read_status", "runners_named",
 ]  # fmt: skip

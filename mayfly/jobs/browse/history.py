@@ -1,6 +1,7 @@
 """Figures over time: throughput, failures, waits and cycles, in as many points as fit a chart."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -10,17 +11,18 @@ from mayfly.jobs.browse.capped import facts_of, told
 from mayfly.jobs.history import CYCLE, Sample, begin_of, of_cycles
 from mayfly.jobs.keep import MINUTE, QUARTER, TWO_HOURS
 from mayfly.outcome import Kind
-from mayfly.tally import Count, percentile, stored_count
+from mayfly.tally import Count, parse_histogram, percentile
 
 MILLISECOND = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FAILURES = (Kind.FAILED, Kind.TIMED_OUT, Kind.CRASHED)  # of attempts; the job has others left
 
-# What runners have written that is not added up yet is in no span: no more than the last minutes.
+# Of jobs their waits, of cycles how long they took: to read what nobody looks at would take as long again. What
+# runners have written that is not added up yet is in no span; it is of the last minutes only.
 COUNTED = (
-    "SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins >= :since"
-    " UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals"
-    " WHERE worker_id > '' AND cycle_id >= :since"
+    f"SELECT begins, outcome, jobs, CASE WHEN outcome = '{CYCLE}' THEN durations ELSE waits END FROM mayfly_history"
+    " WHERE span = :span AND begins >= :since"
+    " UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since"
 )
 CYCLES = (
     "SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted')"
@@ -92,40 +94,48 @@ def read_history(connection: Connection, period: Period, now: datetime) -> Histo
 
 
 def _samples(rows: Iterable[Sequence[Any]]) -> Iterator[Sample]:
-    return ((int(at), outcome, stored_count(int(jobs), *histograms)) for at, outcome, jobs, *histograms in rows)
+    for at, outcome, jobs, histogram in rows:
+        which = "durations" if outcome == CYCLE else "waits"
+        yield int(at), outcome, Count(int(jobs), **{which: parse_histogram(histogram)})
+
+
+class _Step:
+    """What is added up of one point."""
+
+    def __init__(self) -> None:
+        self.jobs: Counter[str] = Counter()
+        self.waits: Counter[int] = Counter()
+        self.cycles: Counter[int] = Counter()
+
+    def add(self, outcome: str, count: Count) -> None:
+        self.jobs[outcome] += count.jobs
+        if outcome == CYCLE:
+            self.cycles.update(count.durations)
+        else:
+            self.waits.update(count.waits)
+
+    def point(self, begins_at: datetime, minutes: float) -> Point:
+        return Point(
+            begins_at,
+            minutes,
+            done=self.jobs[Kind.DONE],
+            failed=sum(self.jobs[each] for each in FAILURES),
+            dead=self.jobs[Kind.DEAD],
+            wait_p50_ms=percentile(self.waits, 0.5),
+            wait_p95_ms=percentile(self.waits, 0.95),
+            cycles=self.jobs[CYCLE],
+            cycle_p50_ms=percentile(self.cycles, 0.5),
+            cycle_p95_ms=percentile(self.cycles, 0.95),
+        )
 
 
 def points_of(samples: Iterable[Sample], period: Period, now: datetime) -> Iterator[Point]:
     """One for each step, whether or not anything happened in it. Pure."""
-    begins = period.begins(now)
-    steps: dict[int, dict[str, Count]] = {at: {} for at in begins}
+    steps = {at: _Step() for at in period.begins(now)}
     for at, outcome, count in samples:
         step = steps.get(begin_of(at, period.step))
         if step is not None:
-            step[outcome] = step[outcome].plus(count) if outcome in step else count
-    for at in begins:
+            step.add(outcome, count)
+    for at, step in steps.items():
         lasted = min(period.step * 1000, milliseconds(now) - at)
-        yield _point(EPOCH + at * MILLISECOND, lasted / 60_000, steps[at])
-
-
-def _point(begins_at: datetime, minutes: float, counts: Mapping[str, Count]) -> Point:
-    cycles = counts.get(CYCLE, Count())
-    waited = Count()
-    for outcome, count in counts.items():
-        waited = waited.plus(count) if outcome != CYCLE else waited
-    return Point(
-        begins_at,
-        minutes,
-        done=_jobs(counts, Kind.DONE),
-        failed=_jobs(counts, *FAILURES),
-        dead=_jobs(counts, Kind.DEAD),
-        wait_p50_ms=percentile(waited.waits, 0.5),
-        wait_p95_ms=percentile(waited.waits, 0.95),
-        cycles=cycles.jobs,
-        cycle_p50_ms=percentile(cycles.durations, 0.5),
-        cycle_p95_ms=percentile(cycles.durations, 0.95),
-    )
-
-
-def _jobs(counts: Mapping[str, Count], *outcomes: str) -> int:
-    return sum(counts[each].jobs for each in outcomes if each in counts)
+        yield step.point(EPOCH + at * MILLISECOND, lasted / 60_000)
