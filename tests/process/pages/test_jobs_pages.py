@@ -210,10 +210,10 @@ def test_jobs_are_put_off_and_told_until_when(console: Api, visitor: Visitor) ->
     [job_id] = made.enqueue("noop")
     before = made.now()
 
-    answer = visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2h", reason="later")
+    done = visitor.follow(visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2h", reason="later"))
     past = visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2001-01-01T00:00")
 
-    assert "1 job put off." in text_of(visitor.follow(answer))
+    assert "1 job put off." in text_of(done)
     assert past.status == 422
     assert "delayed by admin: later" in text_of(visitor.get(f"/jobs/{job_id}"))
     view = visitor.get(f"/jobs/{job_id}").text

@@ -1,0 +1,47 @@
+"""A small shop's month with Mayfly, as rows: what the browser tests look at, and what the screenshots show."""
+
+from datetime import timedelta
+from random import Random
+
+from sqlalchemy import Connection
+
+from mayfly.engine import Database
+from tests.browser.sample.deeds import insert_deeds
+from tests.browser.sample.history import insert_history
+from tests.browser.sample.jobs import insert_jobs
+from tests.looking import run
+
+DAY = timedelta(days=1)
+
+# In the directory of the installation: cron.d/schedule.
+SCHEDULE = """\
+*/5 * * * *   metric_rollup
+30 2 * * *    build_report {"kind": "daily"} name=daily_report lane=reports tz=Europe/Berlin overlap=skip
+0 7 * * 1-5   send_digest {"audience": "all"} lane=mail tz=Europe/Berlin jitter=5m
+15 */6 * * *  import_orders {"source": "marketplace"} lane=imports overlap=skip
+@weekly       name=vacuum timeout=30s run: bin/vacuum --quiet
+"""
+SETTINGS = {
+    "HANDLERS": "tests.browser.sample.shop",
+    "LANES__MAIL__MAX_WORKERS": "8",
+    "LANES__MAIL__LATENCY_TARGET": "2m",
+    "LANES__PAYMENTS__RANK": "1",
+    "LANES__PAYMENTS__LATENCY_TARGET": "1m",
+    "LANES__REPORTS__POOL": "heavy",
+    "LANES__IMPORTS__POOL": "heavy",
+    "LANES__IMAGES__EXTERNAL": "true",
+    "POOLS__HEAVY": "3",
+}
+
+
+def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
+    """As if it had run for so long; the same each time but for the clock."""
+    now = database.clock.now()
+
+    def write(connection: Connection) -> None:
+        chance = Random(seed)
+        insert_history(connection, now, past, chance)
+        insert_jobs(connection, now, chance)
+        insert_deeds(connection, now)
+
+    run(database, write)

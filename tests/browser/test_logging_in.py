@@ -1,0 +1,144 @@
+"""Who gets in: the right password, the wrong one, too many of them, a session that is over, pages of others."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.browsers import Visitors
+from tests.browser.consoles import ENVIRONMENT, PASSWORD, ROLES, Console
+from tests.process.installation import Installation, wait_until
+
+LIVE = {"X-Mayfly-Live": "1"}  # what a page sends that renews itself: it does not keep a session alive
+on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+def log_in(page: Page, name: str, password: str = PASSWORD) -> None:
+    page.get_by_label("Account").fill(name)
+    page.get_by_label("Password").fill(password)
+    page.keyboard.press("Enter")
+    page.wait_for_load_state()
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_somebody_logs_in_and_out(visitors: Visitors, shop: Console, name: str) -> None:
+    """To the page that he asked for, as who he is; afterwards a copy of his cookie is worth nothing."""
+    page = visitors.open(shop, path="/jobs?status=dead")
+    log_in(page, name)
+    expect(page).to_have_url(f"{shop.origin}/jobs?status=dead")
+    expect(page.get_by_role("banner")).to_contain_text(f"{name} {ROLES[name]}")
+    expect(page.get_by_role("banner")).to_contain_text(ENVIRONMENT)
+    [cookie] = [each for each in page.context.cookies() if each["name"] == "mayfly_session"]
+    page.get_by_role("button", name="Log out").click()
+    page.get_by_role("heading", name="Log in").wait_for()
+    page.context.add_cookies([{"name": cookie["name"], "value": cookie["value"], "url": shop.origin}])
+
+    page.goto("/jobs")
+
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+
+
+def test_the_session_is_out_of_reach_of_scripts(visitors: Visitors, shop: Console) -> None:
+    """HttpOnly, and not for requests that come from elsewhere."""
+    page = visitors.open(shop, "vera", "/jobs")
+
+    [cookie] = [each for each in page.context.cookies() if each["name"] == "mayfly_session"]
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Lax")
+    assert "mayfly_session" not in page.evaluate("document.cookie")
+
+
+@on_sqlite
+def test_a_wrong_password_is_told_and_enough_of_them_lock_out(visitors: Visitors, console: Console) -> None:
+    """One account alone: the right password must wait too, others get in."""
+    visitors.expect("401")
+    visitors.expect("429")
+    page = visitors.open(console, path="/login")
+    for _ in range(5):
+        log_in(page, "olga", "wrong horse battery")
+        expect(page.get_by_role("alert")).to_have_text("There is no such account, or the password is wrong.")
+        expect(page.get_by_label("Account")).to_have_value("olga")
+        expect(page.get_by_label("Password")).to_have_value("")
+    log_in(page, "nobody", "wrong horse battery")
+    expect(page.get_by_role("alert")).to_have_text("There is no such account, or the password is wrong.")
+
+    log_in(page, "olga")
+    expect(page.get_by_role("alert")).to_contain_text("Too many attempts: wait for")
+    assert page.context.cookies() == []
+
+    log_in(page, "vera")
+    expect(page.get_by_role("banner")).to_contain_text("vera viewer")
+
+
+@on_sqlite
+def test_a_session_that_is_over_leads_back_by_way_of_the_login(
+    visitors: Visitors, migrated_url: str, tmp_path: Path
+) -> None:
+    """Also a page that is open and only renews itself: it says so by itself, and keeps no session alive."""
+    visitors.expect("401")
+    installation = Installation(tmp_path, migrated_url)
+    console = Console(installation, {"CONSOLE_SESSION": "1"})
+    page = visitors.open(console, path="/jobs?status=dead")
+    page.clock.install()
+    log_in(page, "vera")
+    expect(page).to_have_url(f"{console.origin}/jobs?status=dead")
+    wait_until(lambda: page.request.get("/jobs", headers=LIVE).status == 401, "the session is over")
+
+    page.clock.run_for(6000)
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    log_in(page, "vera")
+
+    expect(page).to_have_url(f"{console.origin}/jobs?status=dead")
+    installation.end()
+
+
+def test_a_viewer_is_refused_by_the_server(visitors: Visitors, shop: Console) -> None:
+    """He sees no button; and with his own session and token the request itself is refused."""
+    [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
+    page = visitors.open(shop, "vera", f"/jobs/{job_id}")
+    expect(page.get_by_role("button", name="Retry")).to_have_count(0)
+    token = page.locator("input[name=csrf]").first.get_attribute("value")
+
+    answers = {
+        path: page.request.post(path, form={"csrf": token or "", "ids": str(job_id)}).status
+        for path in (f"/jobs/{job_id}/retry", "/jobs/act", "/lanes/refused/pause", "/enqueue")
+    }
+
+    assert set(answers.values()) == {403}, answers
+    assert shop.installation.job(job_id).status == "dead"
+
+
+@pytest.mark.parametrize("token", ["", "wrong"])
+def test_what_brings_no_token_is_refused(visitors: Visitors, shop: Console, token: str) -> None:
+    """Even from a page of ours, by somebody who may."""
+    [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
+    visitors.expect("answer: 403 POST")
+    visitors.expect("console: .*403")
+    page = visitors.open(shop, "olga", f"/jobs/{job_id}")
+    page.evaluate("value => document.querySelectorAll('[name=csrf]').forEach((each) => each.value = value)", token)
+
+    page.get_by_role("button", name="Retry").click()
+
+    expect(page.get_by_role("heading", level=1)).to_have_text("That is not for you")
+    assert shop.installation.job(job_id).status == "dead"
+
+
+def test_another_page_cannot_act_for_somebody(visitors: Visitors, shop: Console) -> None:
+    """A form on a page elsewhere that is sent to the console, in a browser that has a session there."""
+    visitors.expect("http://elsewhere.test/")
+    [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
+    page = visitors.open(shop, "olga", f"/jobs/{job_id}")
+    token = page.locator("input[name=csrf]").first.get_attribute("value")
+    form = (
+        f"<form method=post action='{shop.origin}/jobs/{job_id}/retry'><input name=csrf value='{token}'><button>Win"
+    )
+
+    def serve(route: Route) -> None:
+        route.fulfill(body=form, content_type="text/html")
+
+    page.context.route("http://elsewhere.test/", serve)
+    page.goto("http://elsewhere.test/")
+    page.get_by_role("button", name="Win").click()
+    page.wait_for_url(f"{shop.origin}/**")
+
+    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    assert shop.installation.job(job_id).status == "dead"
