@@ -164,6 +164,10 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begi
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= %(since)s ORDER BY cycle_id DESC LIMIT 2000;
@@ -325,7 +329,7 @@ SELECT started_at FROM mayfly_cycles WHERE id >= %(before)s AND host = %(host)s 
 SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= %(since)s ORDER BY id;
 
 -- figures over time
-SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
+SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= %(since)s AND duration_ms IS NOT NULL;
 
 -- sparklines
@@ -366,8 +370,8 @@ BEGIN;
 DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worker_id)s;
 
 -- list limits
-SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
 -- figures of all times
 SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
@@ -392,6 +396,18 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND typ
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
@@ -528,6 +544,9 @@ SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at L
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
 SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;

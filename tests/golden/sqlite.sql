@@ -171,6 +171,10 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins 
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
 UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since ORDER BY cycle_id DESC LIMIT 2000;
@@ -333,7 +337,7 @@ SELECT started_at FROM mayfly_cycles WHERE id >= :before AND host = :host ORDER 
 SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= :since ORDER BY id;
 
 -- figures over time
-SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins >= :since UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since;
+SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = :span AND begins >= :since UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= :since AND duration_ms IS NOT NULL;
 
 -- sparklines
@@ -374,8 +378,8 @@ BEGIN IMMEDIATE;
 DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id;
 
 -- list limits
-SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
 -- figures of all times
 SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
@@ -400,6 +404,18 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type =
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
 UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
@@ -536,6 +552,9 @@ SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMI
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
 SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
