@@ -1,5 +1,6 @@
 """One Chromium and one console for the tests of this floor that a process runs; a new context for each of them."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.browser.consoles import Console
 from tests.browser.sample import SCHEDULE, SETTINGS, fill
 from tests.databases import Databases
 from tests.process.installation import Installation
+from tests.servers import engine_names
 
 
 @pytest.fixture(scope="package")
@@ -44,6 +46,18 @@ def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with databases.fresh("sqlite", migrate) as url:
         made = Installation(home, url, SETTINGS)
         fill(made.database)
+        yield Console(made)
+        made.end()
+
+
+@pytest.fixture(scope="package", params=engine_names(os.environ))
+def everywhere(
+    request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Console]:
+    """One on each database, for tests that work in lanes of their own."""
+    engine_name = str(request.param)
+    with databases.fresh(engine_name, migrate) as url:
+        made = Installation(tmp_path_factory.mktemp(engine_name), url)
         yield Console(made)
         made.end()
 

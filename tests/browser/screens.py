@@ -4,7 +4,7 @@ from tests.process.installation import Installation
 
 # By the name of its picture; {dead}, {running} and {waiting} are ids of jobs.
 SCREENS = {
-    "overview": "/overview",
+    "overview": "/",
     "lanes": "/lanes",
     "jobs": "/jobs?status=pending",
     "job": "/jobs/{dead}",

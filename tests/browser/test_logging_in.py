@@ -92,19 +92,23 @@ def test_a_session_that_is_over_leads_back_by_way_of_the_login(
 
 
 def test_a_viewer_is_refused_by_the_server(visitors: Visitors, shop: Console) -> None:
-    """He sees no button; and with his own session and token the request itself is refused."""
+    """He sees nothing to click; and with his own session and token the request itself is refused."""
     [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
     page = visitors.open(shop, "vera", f"/jobs/{job_id}")
     expect(page.get_by_role("button", name="Retry")).to_have_count(0)
-    token = page.locator("input[name=csrf]").first.get_attribute("value")
-
-    answers = {
-        path: page.request.post(path, form={"csrf": token or "", "ids": str(job_id)}).status
-        for path in (f"/jobs/{job_id}/retry", "/jobs/act", "/lanes/refused/pause", "/enqueue")
+    token = page.locator("input[name=csrf]").first.get_attribute("value") or ""
+    deeds: dict[str, dict[str, str | float | bool]] = {
+        "/jobs/act": {"verb": "retry", "id": str(job_id)},
+        "/pause": {"kind": "lane", "name": "refused"},
+        "/lanes/workers": {"name": "refused", "workers": "3"},
+        "/enqueue": {"type": "noop"},
     }
 
-    assert set(answers.values()) == {403}, answers
+    answers = {path: page.request.post(path, form={**form, "csrf": token}).status for path, form in deeds.items()}
+
+    assert answers == dict.fromkeys(deeds, 403)
     assert shop.installation.job(job_id).status == "dead"
+    assert shop.installation.rows("SELECT 1 FROM mayfly_pauses WHERE name = 'refused'") == []
 
 
 @pytest.mark.parametrize("token", ["", "wrong"])
@@ -113,10 +117,10 @@ def test_what_brings_no_token_is_refused(visitors: Visitors, shop: Console, toke
     [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
     visitors.expect("answer: 403 POST")
     visitors.expect("console: .*403")
-    page = visitors.open(shop, "olga", f"/jobs/{job_id}")
+    page = visitors.open(shop, "olga", f"/jobs/confirm?id={job_id}&verb=retry")
     page.evaluate("value => document.querySelectorAll('[name=csrf]').forEach((each) => each.value = value)", token)
 
-    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Retry 1 job").click()
 
     expect(page.get_by_role("heading", level=1)).to_have_text("That is not for you")
     assert shop.installation.job(job_id).status == "dead"
@@ -128,17 +132,34 @@ def test_another_page_cannot_act_for_somebody(visitors: Visitors, shop: Console)
     [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
     page = visitors.open(shop, "olga", f"/jobs/{job_id}")
     token = page.locator("input[name=csrf]").first.get_attribute("value")
-    form = (
-        f"<form method=post action='{shop.origin}/jobs/{job_id}/retry'><input name=csrf value='{token}'><button>Win"
-    )
+    fields = {"csrf": token, "verb": "retry", "id": str(job_id)}
+    inputs = "".join(f"<input name={name} value='{value}'>" for name, value in fields.items())
+    form = f"<form method=post action='{shop.origin}/jobs/act'>{inputs}<button>Win</button></form>"
 
     def serve(route: Route) -> None:
         route.fulfill(body=form, content_type="text/html")
 
     page.context.route("http://elsewhere.test/", serve)
     page.goto("http://elsewhere.test/")
-    page.get_by_role("button", name="Win").click()
-    page.wait_for_url(f"{shop.origin}/**")
+    with page.expect_response(f"{shop.origin}/jobs/act") as answered:
+        page.get_by_role("button", name="Win").click()
 
-    expect(page.get_by_role("heading", name="Log in")).to_be_visible()
+    assert answered.value.headers["location"] == "/login"  # the session did not come with it
     assert shop.installation.job(job_id).status == "dead"
+
+
+@pytest.mark.parametrize("header", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.test"}])
+def test_where_a_request_comes_from_counts_beside_the_token(
+    visitors: Visitors, shop: Console, header: dict[str, str]
+) -> None:
+    """Origin where the browser says no more, as it does to plain-HTTP names of an intranet."""
+    [job_id] = shop.installation.enqueue("noop", lane="refused", status="dead")
+    page = visitors.open(shop, "olga", f"/jobs/{job_id}")
+    token = page.locator("input[name=csrf]").first.get_attribute("value") or ""
+    form: dict[str, str | float | bool] = {"csrf": token, "verb": "retry", "id": str(job_id)}
+
+    refused = page.request.post("/jobs/act", form=form, headers=header)
+    before = shop.installation.job(job_id).status
+    own = page.request.post("/jobs/act", form=form, headers={"Origin": shop.origin})
+
+    assert (refused.status, before, own.status) == (403, "dead", 200)

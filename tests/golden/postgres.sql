@@ -343,6 +343,37 @@ SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBS
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
 
+-- find runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (%(name_0)s, %(name_1)s);
+
+-- count statuses
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+
+-- count a group
+SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = %(key)s ORDER BY id DESC LIMIT %(size)s) AS newest GROUP BY status;
+
+-- list deaths
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
+
+-- payloads
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+
+-- search by a field
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- estimate
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
 -- list deeds
 SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
 

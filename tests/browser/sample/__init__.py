@@ -6,6 +6,7 @@ from random import Random
 from sqlalchemy import Connection
 
 from mayfly.engine import Database
+from mayfly.jobs.history import Sample, add_to_history, charted
 from tests.browser.sample.deeds import insert_deeds
 from tests.browser.sample.history import insert_history
 from tests.browser.sample.jobs import insert_jobs
@@ -38,10 +39,12 @@ def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
     """As if it had run for so long; the same each time but for the clock."""
     now = database.clock.now()
 
-    def write(connection: Connection) -> None:
+    def write(connection: Connection) -> list[Sample]:
         chance = Random(seed)
-        insert_history(connection, now, past, chance)
+        samples = insert_history(connection, now, past, chance)
         insert_jobs(connection, now, chance)
         insert_deeds(connection, now)
+        return samples
 
-    run(database, write)
+    samples = run(database, write)
+    database.run(lambda connection: add_to_history(connection, samples, charted(now)))

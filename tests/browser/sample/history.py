@@ -8,11 +8,12 @@ from math import pi, sin
 from random import Random
 from typing import Any
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import Connection, insert, update
 
 from mayfly.clock import milliseconds
-from mayfly.tally import bucket, histogram_text
-from tests.tables import cycles, hosts, runners, totals
+from mayfly.jobs.history import Sample, of_cycles
+from mayfly.tally import bucket, histogram_text, stored_count
+from tests.tables import cycles, hosts, locks, runners, totals
 
 MINUTE = timedelta(minutes=1)
 FINE = timedelta(days=1)  # further back a cycle stands for ten
@@ -44,7 +45,8 @@ WORK = (
 )
 
 
-def insert_history(connection: Connection, now: datetime, past: timedelta, chance: Random) -> None:
+def insert_history(connection: Connection, now: datetime, past: timedelta, chance: Random) -> list[Sample]:
+    """And what charts are drawn from, of all that was written."""
     fired = now.replace(second=1, microsecond=0)  # cron does so a second after the minute
     newest = fired if fired <= now else fired - MINUTE
     written: dict[str, list[dict[str, Any]]] = {"cycles": [], "totals": [], "runners": []}
@@ -63,6 +65,15 @@ def insert_history(connection: Connection, now: datetime, past: timedelta, chanc
     connection.execute(insert(totals), written["totals"])
     connection.execute(insert(runners), written["runners"])
     connection.execute(insert(hosts), [host_row(host, written["cycles"]) for host in HOSTS])
+    counted_until = max(row["id"] for row in written["cycles"] if row["duration_ms"])
+    connection.execute(update(locks).where(locks.c.name == "counted").values(number=counted_until))
+    return [*samples_of(written)]
+
+
+def samples_of(written: Mapping[str, list[dict[str, Any]]]) -> Iterator[Sample]:
+    for row in written["totals"]:
+        yield row["cycle_id"], row["outcome"], stored_count(row["jobs"], row["durations"], row["waits"])
+    yield from of_cycles({row["id"]: row["duration_ms"] for row in written["cycles"] if row["duration_ms"]})
 
 
 def fired_cycles(past: timedelta) -> Iterator[tuple[int, str]]:
