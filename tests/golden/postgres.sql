@@ -325,7 +325,7 @@ SELECT started_at FROM mayfly_cycles WHERE id >= %(before)s AND host = %(host)s 
 SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= %(since)s ORDER BY id;
 
 -- figures over time
-SELECT begins, outcome, jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
+SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
 SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= %(since)s AND duration_ms IS NOT NULL;
 
 -- sparklines
@@ -338,6 +338,37 @@ SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBS
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
+
+-- find runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (%(name_0)s, %(name_1)s);
+
+-- count statuses
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+
+-- count a group
+SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = %(key)s ORDER BY id DESC LIMIT %(size)s) AS newest GROUP BY status;
+
+-- list deaths
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
+
+-- payloads
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+
+-- search by a field
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- estimate
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 
 -- list deeds
 SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
@@ -366,8 +397,8 @@ BEGIN;
 DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worker_id)s;
 
 -- list limits
-SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
 -- figures of all times
 SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
