@@ -54,6 +54,7 @@ class Door:
         try:
             elsewhere = gate.enter(scope, path)
             self._slow_down(f"address {_address(scope)}")
+            gate.keep_time(CLOCK_SECONDS)
             if elsewhere is not None:
                 await elsewhere(scope, receive, sending)
                 return

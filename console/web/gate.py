@@ -1,5 +1,7 @@
 """Before every page: who asks, by his session; what changes something must come from a page of ours."""
 
+import asyncio
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +18,7 @@ from console.web.attempts import Attempts
 from console.web.errands import Errands
 from console.web.origin import SAFE, brings_token, is_foreign
 from console.web.sessions import COOKIE, Session, Sessions
+from mayfly.errors import DatabaseError
 
 LOGIN = "/login"
 OPEN = (LOGIN, "/theme", "/robots.txt")  # and all below /static: without a session
@@ -47,9 +50,19 @@ class Gate:
         self.addresses = Attempts(free=20)
         self.names = Attempts(free=5)
         self.errands = Errands(site.log)
+        self._timing: asyncio.Task[None] | None = None
 
     def now(self) -> datetime:
         return page.now_of(self.site)
+
+    def keep_time(self, seconds: float) -> None:
+        """Measure the database's clock anew if that was so long ago. Nobody waits for it."""
+        if self._timing is None or self._timing.done():
+            self._timing = asyncio.create_task(self._measure(seconds))
+
+    async def _measure(self, seconds: float) -> None:
+        with suppress(DatabaseError):  # whoever looks at something is told
+            await self.site.run(self.site.database.keep_time, seconds)
 
     @staticmethod
     def is_page(path: str) -> bool:

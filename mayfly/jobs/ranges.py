@@ -8,6 +8,7 @@ from mayfly.connection import Connection
 from mayfly.dialect import Dialect, utc_from_driver, utc_text
 from mayfly.errors import BadField
 
+MOST_NUMBER = 2**63 - 1  # that every database takes
 Position = tuple[Any, ...]  # values of a key: where a page has ended
 Found = Sequence[tuple[Any, ...]]  # the id of each job, and the values of its key
 
@@ -105,6 +106,6 @@ def read_position(dialect: Dialect, text: str, length: int) -> Position:
         position = *(dialect.moment(each.replace("T", " ")) for each in times), int(number)
     except ValueError:
         position = ()
-    if len(position) != length:
+    if len(position) != length or abs(position[-1]) > MOST_NUMBER:
         raise BadField("after", text, "what the page before has given as next")
     return position

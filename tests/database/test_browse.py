@@ -194,7 +194,7 @@ def test_text_is_found_in_payloads_errors_and_keys(database: Database) -> None:
     assert listed(database, text="ann%org") == []
 
 
-@pytest.mark.parametrize("after", ["", "x", "1~2~3", "2026-05-04T12:00:00~x", "yesterday~5"])
+@pytest.mark.parametrize("after", ["", "x", "1~2~3", "2026-05-04T12:00:00~x", "yesterday~5", f"{2**63}"])
 def test_a_position_that_no_page_gave_is_a_sentence(database: Database, after: str) -> None:
     insert_row(database)
 
