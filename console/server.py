@@ -79,9 +79,13 @@ def listen(host: str, port: int) -> socket.socket:
     """Before anything is said: who is told that it serves can rely on it."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise CannotListen(host, port, error.strerror or str(error)) from error
+    # Those that are let in inherit it. asyncio sees to it only for sockets that it has opened itself; without it the
+    # second part of an answer waits for the other side to acknowledge the first: 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 async def _serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:

@@ -1,7 +1,5 @@
 """The list of jobs: by status, filtered by its address, page by page, and as a file."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -11,6 +9,7 @@ from typing import Any, NamedTuple
 from fastapi import APIRouter, Request, Response
 
 from console.site import Site
+from console.web import export
 from console.web.filters import JobFilter, filter_of
 from console.web.page import Here, Viewer, now_of, render, url
 from console.web.redact import Redactor, of_payload
@@ -33,7 +32,6 @@ OFFERED = {
     DEAD: ("retry", "discard"),
     CANCELLED: ("retry",),
 }
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
 
 
 class Tab(NamedTuple):
@@ -69,17 +67,13 @@ def _tabs(request: Request, meant: JobFilter, counted: Mapping[str, Capped]) -> 
 @router.get("/jobs.csv")
 async def as_csv(request: Request, site: Here, _person: Viewer) -> Response:
     lines = await site.run(_export, site, filter_of(request.query_params))
-    written = io.StringIO()
-    writer = csv.writer(written)
-    writer.writerow(JobLine._fields)
-    writer.writerows([_cell(value) for value in each.facts().values()] for each in lines)
-    return _file(written.getvalue(), "text/csv; charset=utf-8", "jobs.csv")
+    return export.as_csv("jobs", [each.facts() for each in lines])
 
 
 @router.get("/jobs.json")
 async def as_json(request: Request, site: Here, _person: Viewer) -> Response:
     lines = await site.run(_export, site, filter_of(request.query_params))
-    return _file(json.dumps([each.facts() for each in lines], indent=1), "application/json", "jobs.json")
+    return export.as_json("jobs", [each.facts() for each in lines])
 
 
 def _look(
@@ -136,12 +130,3 @@ def _export(site: Site, meant: JobFilter) -> list[JobLine]:
         if after is None or page.is_cut:
             break
     return lines[:MOST_EXPORTED]
-
-
-def _cell(value: Any) -> Any:
-    """A text that a spreadsheet does not take for a formula."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
-
-
-def _file(content: str, media_type: str, name: str) -> Response:
-    return Response(content, media_type=media_type, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -10,6 +10,7 @@ from console.web.page import Here, Viewer, now_of, render, url
 from mayfly.connection import Connection
 from mayfly.limits.listing import Listed, list_limits, page_of_limits, used_up
 from mayfly.schema import KEY_LENGTH
+from mayfly.wording import storable
 
 router = APIRouter()
 
@@ -19,7 +20,7 @@ Key = Annotated[str, Query(alias="from", max_length=KEY_LENGTH)]
 
 @router.get("/limits")
 async def show(request: Request, site: Here, _person: Viewer, first: Key = "") -> Response:
-    full, page, following = await site.look(lambda connection: _look(connection, site, first.strip()))
+    full, page, following = await site.look(lambda connection: _look(connection, site, storable(first.strip())))
     next_url = url(request, "/limits", **{"from": following}) if following else None
     first_url = url(request, "/limits") if first else None
     return render(request, "limits.html", full=full, page=page, first=first, next_url=next_url, first_url=first_url)

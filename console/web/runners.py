@@ -11,6 +11,7 @@ from console.web.page import Here, Viewer, now_of, render, url
 from mayfly.connection import Connection
 from mayfly.jobs import browse
 from mayfly.jobs.browse import RunnerView
+from mayfly.wording import storable
 
 router = APIRouter()
 
@@ -20,7 +21,7 @@ After = Annotated[str | None, Query(max_length=120)]
 
 @router.get("/runners")
 async def show(request: Request, site: Here, _person: Viewer, after: After = None) -> Response:
-    live, ended = await site.look(lambda connection: _look(connection, after))
+    live, ended = await site.look(lambda connection: _look(connection, after and storable(after)))
     next_url = url(request, "/runners", after=ended[SIZE - 1].worker_id) if len(ended) > SIZE else None
     first_url = url(request, "/runners") if after else None
     return render(

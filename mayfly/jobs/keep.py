@@ -5,9 +5,13 @@ from datetime import UTC, datetime, timedelta
 STEPS = 100
 # The spans of mayfly_history in seconds, each a multiple of the one before it. What no chart shows any more goes,
 # the longest as the cycles do; by whole days: an idle minute that has something to prune is no idle one.
-MINUTE, QUARTER, TWO_HOURS = 60, 900, 7200
-SPANS = (MINUTE, QUARTER, TWO_HOURS)
-CHARTED = {MINUTE: timedelta(hours=2), QUARTER: timedelta(days=1, hours=1)}
+MINUTE, QUARTER, TWO_HOURS, EIGHT_HOURS = 60, 900, 7200, 28_800
+SPANS = (MINUTE, QUARTER, TWO_HOURS, EIGHT_HOURS)
+CHARTED = {
+    MINUTE: timedelta(hours=2),
+    QUARTER: timedelta(days=1, hours=1),
+    TWO_HOURS: timedelta(days=7, hours=4),
+}
 DAY = timedelta(days=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.engine import Database
-from mayfly.jobs.keep import CHARTED, TWO_HOURS, cutoff, uncharted
+from mayfly.jobs.keep import CHARTED, EIGHT_HOURS, cutoff, uncharted
 from mayfly.jobs.looks import find_lanes
 from mayfly.schema import PRIORITIES, JobTable
 from mayfly.settings import Settings
@@ -108,7 +108,7 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
         yield _aged("mayfly_cycles", "id", "started_at", before)
         # A cycle's number is the millisecond in which it began, so the totals need no index of their own.
         yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
-        yield _history(TWO_HOURS, before)
+        yield _history(EIGHT_HOURS, before)
     for span in CHARTED:
         yield _history(span, uncharted(now, span))
     if keep.audit is not None:

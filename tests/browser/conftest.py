@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, Page
 from mayfly.migrations import migrate
 from tests.browser.browsers import Visitors, chromium
 from tests.browser.consoles import Console
-from tests.browser.sample import SCHEDULE, SETTINGS, fill
+from tests.browser.sample import SETTINGS, fill
+from tests.browser.sample.schedules import SCHEDULE
 from tests.databases import Databases
 from tests.process.installation import Installation
 from tests.servers import engine_names

@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, Page
 from mayfly.migrations import migrate
 from tests.browser.browsers import Visitors, chromium
 from tests.browser.consoles import Console
-from tests.browser.sample import SCHEDULE, SETTINGS, fill
+from tests.browser.sample import SETTINGS, fill
+from tests.browser.sample.schedules import SCHEDULE
 from tests.browser.screens import SCREENS, address_of
 from tests.process.installation import CHECKOUT, Installation
 
@@ -19,7 +20,9 @@ FOLDER = CHECKOUT / "docs" / "images"
 MONTH = timedelta(days=30)
 SIZES = {"desktop": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
 ON_PHONE = ("overview", "jobs", "job", "dead")
+WHOLE = ("overview",)  # from its top to its end, on a wide screen
 WIDE = "desktop"
+PICTURED = {"overview": "/?range=24h"}  # where another address shows more
 
 
 def main() -> None:
@@ -51,14 +54,17 @@ def picture(browser: Browser, shop: Console, screen: str) -> None:
             if screen == "login":
                 page = visitors.open(shop, path="/login", **options)
             else:
-                page = visitors.open(shop, "admin", address_of(screen, shop.installation), **options)
-            save(page, FOLDER / f"{screen}{'' if size == WIDE else f'-{size}'}-{colours}.png")
+                page = visitors.open(
+                    shop, "admin", PICTURED.get(screen) or address_of(screen, shop.installation), **options
+                )
+            is_whole = screen in WHOLE and size == WIDE
+            save(page, FOLDER / f"{screen}{'' if size == WIDE else f'-{size}'}-{colours}.png", is_whole)
     visitors.leave()
 
 
-def save(page: Page, path: Path) -> None:
+def save(page: Page, path: Path, is_whole: bool) -> None:
     path.parent.mkdir(exist_ok=True)
-    page.screenshot(path=path, animations="disabled", caret="hide")
+    page.screenshot(path=path, animations="disabled", caret="hide", full_page=is_whole)
     print(f"{path.relative_to(CHECKOUT)}  {path.stat().st_size >> 10} KiB")
 
 

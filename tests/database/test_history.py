@@ -10,7 +10,7 @@ from mayfly.engine import Database
 from mayfly.fleet.counted import SETTLED, count_cycles
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.jobs.browse import PERIODS, Point, read_history, read_sparks
-from mayfly.jobs.keep import MINUTE, QUARTER, TWO_HOURS
+from mayfly.jobs.keep import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.totals import add_up_totals, write_totals
 from mayfly.schema import JOBS
@@ -99,7 +99,7 @@ def test_a_day_of_idle_cycles_is_carried_over_without_what_no_chart_shows(databa
 
     database.run(lambda connection: count_cycles(connection, NOW, keep_days=90))
 
-    assert spans(database) == {(QUARTER, 1), (TWO_HOURS, 2)}
+    assert spans(database) == {(QUARTER, 1), (TWO_HOURS, 2), (EIGHT_HOURS, 2)}
 
 
 def test_short_spans_are_pruned_when_no_chart_shows_them(database: Database) -> None:
@@ -112,7 +112,7 @@ def test_short_spans_are_pruned_when_no_chart_shows_them(database: Database) -> 
 
     prune(database, JOBS, Keep())
 
-    assert spans(database) == {(MINUTE, 1), (QUARTER, 1), (TWO_HOURS, 2)}
+    assert spans(database) == {(MINUTE, 1), (QUARTER, 1), (TWO_HOURS, 2), (EIGHT_HOURS, 2)}
 
 
 def test_a_database_without_a_past_has_empty_points(database: Database) -> None:

@@ -164,6 +164,10 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begi
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= %(since)s ORDER BY cycle_id DESC LIMIT 2000;
@@ -459,6 +463,18 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begi
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 BEGIN;
 SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s GROUP BY host, COALESCE(exit_code, -1);
@@ -559,6 +575,9 @@ SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at L
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
 SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;

@@ -171,6 +171,10 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins 
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
 UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since ORDER BY cycle_id DESC LIMIT 2000;
@@ -467,6 +471,18 @@ SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins 
 INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
 UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 BEGIN IMMEDIATE;
 SELECT number FROM mayfly_locks WHERE name = 'counted';
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until GROUP BY host, COALESCE(exit_code, -1);
@@ -567,6 +583,9 @@ SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMI
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
 SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;

@@ -1,17 +1,18 @@
 """Figures over time: throughput, failures, waits and cycles, in as many points as fit a chart."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from mayfly import jsontext
 from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.jobs.browse.capped import facts_of, told
 from mayfly.jobs.history import CYCLE, Sample, begin_of, of_cycles
-from mayfly.jobs.keep import MINUTE, QUARTER, TWO_HOURS
+from mayfly.jobs.keep import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
 from mayfly.outcome import Kind
-from mayfly.tally import Count, parse_histogram, percentile
+from mayfly.tally import percentile
 
 MILLISECOND = timedelta(milliseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +52,7 @@ PERIODS = {
         Period("1h", "the last hour", MINUTE, MINUTE, 60),
         Period("24h", "the last 24 hours", QUARTER, QUARTER, 96),
         Period("7d", "the last 7 days", TWO_HOURS, TWO_HOURS, 84),
-        Period("30d", "the last 30 days", TWO_HOURS, 4 * TWO_HOURS, 90),
+        Period("30d", "the last 30 days", EIGHT_HOURS, EIGHT_HOURS, 90),
     )
 }
 
@@ -85,57 +86,66 @@ class History(NamedTuple):
         return {"period": self.period.name, "since": since, "points": [each.facts() for each in self.points]}
 
 
+# The millisecond it belongs to, the outcome, how many; how long they waited, or, of cycles, how long they took. The
+# histogram as JSON has it: to make numbers of its names costs more than all the rest, and is needed once a point.
+Row = tuple[int, str, int, Mapping[str, int]]
+
+
 def read_history(connection: Connection, period: Period, now: datetime) -> History:
     """Two looks at a bounded number of rows: spans times outcomes, whatever lanes, types and hosts there are."""
     since = {"since": period.begins(now)[0]}
-    rows = connection.execute(COUNTED, {**since, "span": period.span}).all()
-    recent = dict(connection.execute(CYCLES, since).all())
-    return History(period, tuple(points_of([*_samples(rows), *of_cycles(recent)], period, now)))
+    found = connection.execute(COUNTED, {**since, "span": period.span}).all()
+    counted = ((int(at), outcome, int(jobs), jsontext.decode(text)) for at, outcome, jobs, text in found)
+    recent = rows_of(of_cycles(dict(connection.execute(CYCLES, since).all())))
+    return History(period, tuple(points_of([*counted, *recent], period, now)))
 
 
-def _samples(rows: Iterable[Sequence[Any]]) -> Iterator[Sample]:
+def rows_of(samples: Iterable[Sample]) -> Iterator[Row]:
+    """As they would be read."""
+    for at, outcome, count in samples:
+        histogram = count.durations if outcome == CYCLE else count.waits
+        yield at, outcome, count.jobs, {str(bound): number for bound, number in histogram.items()}
+
+
+def points_of(rows: Iterable[Row], period: Period, now: datetime) -> Iterator[Point]:
+    """One for each step, whether or not anything happened in it. Pure."""
+    steps = {at: _Step() for at in period.begins(now)}
     for at, outcome, jobs, histogram in rows:
-        which = "durations" if outcome == CYCLE else "waits"
-        yield int(at), outcome, Count(int(jobs), **{which: parse_histogram(histogram)})
+        step = steps.get(begin_of(at, period.step))
+        if step is not None:
+            step.add(outcome, jobs, histogram)
+    for at, step in steps.items():
+        lasted = min(period.step * 1000, milliseconds(now) - at)
+        yield step.point(EPOCH + at * MILLISECOND, lasted / 60_000)
 
 
 class _Step:
     """What is added up of one point."""
 
     def __init__(self) -> None:
-        self.jobs: Counter[str] = Counter()
-        self.waits: Counter[int] = Counter()
-        self.cycles: Counter[int] = Counter()
+        self._jobs: Counter[str] = Counter()
+        self._waits: Counter[str] = Counter()
+        self._cycles: Counter[str] = Counter()
 
-    def add(self, outcome: str, count: Count) -> None:
-        self.jobs[outcome] += count.jobs
-        if outcome == CYCLE:
-            self.cycles.update(count.durations)
-        else:
-            self.waits.update(count.waits)
+    def add(self, outcome: str, jobs: int, histogram: Mapping[str, int]) -> None:
+        self._jobs[outcome] += jobs
+        (self._cycles if outcome == CYCLE else self._waits).update(histogram)
 
     def point(self, begins_at: datetime, minutes: float) -> Point:
+        jobs, waits, cycles = self._jobs, _numbered(self._waits), _numbered(self._cycles)
         return Point(
             begins_at,
             minutes,
-            done=self.jobs[Kind.DONE],
-            failed=sum(self.jobs[each] for each in FAILURES),
-            dead=self.jobs[Kind.DEAD],
-            wait_p50_ms=percentile(self.waits, 0.5),
-            wait_p95_ms=percentile(self.waits, 0.95),
-            cycles=self.jobs[CYCLE],
-            cycle_p50_ms=percentile(self.cycles, 0.5),
-            cycle_p95_ms=percentile(self.cycles, 0.95),
+            done=jobs[Kind.DONE],
+            failed=sum(jobs[each] for each in FAILURES),
+            dead=jobs[Kind.DEAD],
+            wait_p50_ms=percentile(waits, 0.5),
+            wait_p95_ms=percentile(waits, 0.95),
+            cycles=jobs[CYCLE],
+            cycle_p50_ms=percentile(cycles, 0.5),
+            cycle_p95_ms=percentile(cycles, 0.95),
         )
 
 
-def points_of(samples: Iterable[Sample], period: Period, now: datetime) -> Iterator[Point]:
-    """One for each step, whether or not anything happened in it. Pure."""
-    steps = {at: _Step() for at in period.begins(now)}
-    for at, outcome, count in samples:
-        step = steps.get(begin_of(at, period.step))
-        if step is not None:
-            step.add(outcome, count)
-    for at, step in steps.items():
-        lasted = min(period.step * 1000, milliseconds(now) - at)
-        yield step.point(EPOCH + at * MILLISECOND, lasted / 60_000)
+def _numbered(histogram: Mapping[str, int]) -> dict[int, int]:
+    return {int(bound): number for bound, number in histogram.items()}

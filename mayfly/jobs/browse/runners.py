@@ -62,7 +62,11 @@ def list_ended(connection: Connection, size: int = 50, after: str | None = None)
     values: dict[str, Any] = {"size": size}
     if after is not None and (last := runners_named(connection, [after]).get(after)) and last.finished_at:
         values |= {"at": last.finished_at, "lane": last.lane, "after": after}
-    looking = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL"
-    older = f" AND r.finished_at <= :at AND ({BEFORE})" if "at" in values else ""
-    ordered = f"{looking}{older} ORDER BY r.finished_at DESC, r.lane DESC, r.worker_id DESC LIMIT :size"
-    return [RunnerView(**read_row(RunnerView._fields, row)) for row in connection.execute(ordered, values).all()]
+    rows = connection.execute(ended_statement(is_first="at" not in values), values).all()
+    return [RunnerView(**read_row(RunnerView._fields, row)) for row in rows]
+
+
+def ended_statement(is_first: bool) -> str:
+    older = "" if is_first else f" AND r.finished_at <= :at AND ({BEFORE})"
+    looking = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL{older}"
+    return f"{looking} ORDER BY r.finished_at DESC, r.lane DESC, r.worker_id DESC LIMIT :size"

@@ -10,18 +10,11 @@ from mayfly.jobs.history import Sample, add_to_history, charted
 from tests.browser.sample.deeds import insert_deeds
 from tests.browser.sample.history import insert_history
 from tests.browser.sample.jobs import insert_jobs
+from tests.browser.sample.schedules import insert_past
 from tests.looking import run
 
 DAY = timedelta(days=1)
 
-# In the directory of the installation: cron.d/schedule.
-SCHEDULE = """\
-*/5 * * * *   metric_rollup
-30 2 * * *    build_report {"kind": "daily"} name=daily_report lane=reports tz=Europe/Berlin overlap=skip
-0 7 * * 1-5   send_digest {"audience": "all"} lane=mail tz=Europe/Berlin jitter=5m
-15 */6 * * *  import_orders {"source": "marketplace"} lane=imports overlap=skip
-@weekly       name=vacuum timeout=30s run: bin/vacuum --quiet
-"""
 SETTINGS = {
     "HANDLERS": "tests.browser.sample.shop",
     "LANES__MAIL__MAX_WORKERS": "8",
@@ -41,9 +34,10 @@ def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
 
     def write(connection: Connection) -> list[Sample]:
         chance = Random(seed)
-        samples = insert_history(connection, now, past, chance)
-        insert_jobs(connection, now, chance)
+        deaths = insert_jobs(connection, now, chance)
+        samples = insert_history(connection, now, past, deaths, chance)
         insert_deeds(connection, now)
+        insert_past(connection, now)
         return samples
 
     samples = run(database, write)

@@ -22,7 +22,9 @@ GAP = range(171, 183)  # minutes ago, in which cron was silent on the second hos
 OVERRUN = 64  # minutes ago
 EXTERNAL = {"images"}
 RUNNERS_KEPT = 90  # minutes
-STILL_RUNNING: dict[str, Any] = {"finished_at": None, "exit_code": None, "duration_ms": None}
+
+
+Death = tuple[datetime, str, str]  # when, lane, type
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ WORK = (
 )
 
 
-def insert_history(connection: Connection, now: datetime, past: timedelta, chance: Random) -> list[Sample]:
+def insert_history(
+    connection: Connection, now: datetime, past: timedelta, deaths: list[Death], chance: Random
+) -> list[Sample]:
     """And what charts are drawn from, of all that was written."""
     fired = now.replace(second=1, microsecond=0)  # cron does so a second after the minute
     newest = fired if fired <= now else fired - MINUTE
@@ -54,18 +58,20 @@ def insert_history(connection: Connection, now: datetime, past: timedelta, chanc
         started_at = newest - minutes * MINUTE + timedelta(milliseconds=137 * HOSTS.index(host) + 40)
         times = 10 if minutes * MINUTE > FINE else 1
         counted = list(settled(started_at, times, chance))
+        if host == HOSTS[0]:
+            counted += died(died_in(deaths, started_at), chance)
         is_overrun = host == HOSTS[0] and minutes == OVERRUN
-        is_live = minutes == 0 and host == HOSTS[0]
         cycle = cycle_row(milliseconds(started_at), host, started_at, counted, is_overrun, chance)
-        written["cycles"].append(cycle | (STILL_RUNNING if is_live else {}))
+        written["cycles"].append(cycle)
         written["totals"] += [row | {"cycle_id": cycle["id"], "worker_id": ""} for row in counted]
         if minutes < RUNNERS_KEPT:
+            is_live = minutes == 0 and host == HOSTS[0]
             written["runners"] += runner_rows(cycle, counted, number, is_live, chance)
     connection.execute(insert(cycles), written["cycles"])
     connection.execute(insert(totals), written["totals"])
     connection.execute(insert(runners), written["runners"])
     connection.execute(insert(hosts), [host_row(host, written["cycles"]) for host in HOSTS])
-    counted_until = max(row["id"] for row in written["cycles"] if row["duration_ms"])
+    counted_until = max(row["id"] for row in written["cycles"])
     connection.execute(update(locks).where(locks.c.name == "counted").values(number=counted_until))
     return [*samples_of(written)]
 
@@ -73,7 +79,7 @@ def insert_history(connection: Connection, now: datetime, past: timedelta, chanc
 def samples_of(written: Mapping[str, list[dict[str, Any]]]) -> Iterator[Sample]:
     for row in written["totals"]:
         yield row["cycle_id"], row["outcome"], stored_count(row["jobs"], row["durations"], row["waits"])
-    yield from of_cycles({row["id"]: row["duration_ms"] for row in written["cycles"] if row["duration_ms"]})
+    yield from of_cycles({row["id"]: row["duration_ms"] for row in written["cycles"]})
 
 
 def fired_cycles(past: timedelta) -> Iterator[tuple[int, str]]:
@@ -95,16 +101,26 @@ def settled(at: datetime, times: int, chance: Random) -> Iterator[dict[str, Any]
         wanted = times * work.per_minute * busy / len(HOSTS)
         jobs = int(wanted * chance.uniform(0.6, 1.4) + chance.random())
         failed = sum(chance.random() < work.failing for _ in range(jobs))
-        for outcome, number in (("done", jobs - failed), ("failed", failed), ("dead", failed // 3)):
+        for outcome, number in (("done", jobs - failed), ("failed", failed)):
             if number:
-                yield {
-                    "lane": work.lane,
-                    "type": work.type,
-                    "outcome": outcome,
-                    "jobs": number,
-                    "durations": spread(number, work.typical_ms, chance),
-                    "waits": spread(number, 9000 + 20_000 * busy, chance),
-                }
+                durations = spread(number, work.typical_ms, chance)
+                waits = spread(number, 9000 + 20_000 * busy, chance)
+                yield totals_row(work.lane, work.type, outcome, number, durations, waits)
+
+
+def died_in(deaths: list[Death], started_at: datetime) -> Counter[tuple[str, str]]:
+    """By lane and type, in the minute of a cycle."""
+    return Counter((lane, type_name) for at, lane, type_name in deaths if started_at <= at < started_at + MINUTE)
+
+
+def died(counted: Counter[tuple[str, str]], chance: Random) -> Iterator[dict[str, Any]]:
+    for (lane, type_name), number in counted.items():
+        yield totals_row(lane, type_name, "dead", number, spread(number, 4000, chance), spread(number, 9000, chance))
+
+
+def totals_row(lane: str, type_name: str, outcome: str, jobs: int, durations: str, waits: str) -> dict[str, Any]:
+    key = {"lane": lane, "type": type_name, "outcome": outcome}
+    return {**key, "jobs": jobs, "durations": durations, "waits": waits}
 
 
 def spread(number: int, typical_ms: float, chance: Random) -> str:
@@ -170,5 +186,5 @@ def runner_rows(
 def host_row(host: str, written: list[dict[str, Any]]) -> dict[str, Any]:
     own = [row for row in written if row["host"] == host]
     added = ("spawned", "successful", "timed_out", "rescued", "repeated", "pruned", "duration_ms")
-    figures = {name: sum(row[name] or 0 for row in own) for name in added}
+    figures = {name: sum(row[name] for row in own) for name in added}
     return {"host": host, "exit_code": 0, "last_at": own[-1]["started_at"], "cycles": len(own), **figures}

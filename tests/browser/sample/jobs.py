@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from mayfly.wording import Failure
+from tests.browser.sample.history import Death
 from tests.tables import attempts, batches, jobs
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
@@ -31,8 +32,8 @@ CAUSES = (
 DEATHS = (9, 4, 2, 3)  # of each
 
 
-def insert_jobs(connection: Connection, now: datetime, chance: Random) -> None:
-    """With a batch of reminders, half of it done."""
+def insert_jobs(connection: Connection, now: datetime, chance: Random) -> list[Death]:
+    """With a batch of reminders; and when which of them died."""
     rows = [*finished(now, chance), *dead(now, chance), *running(now), *waiting(now, chance)]
     rows.sort(key=lambda row: row["created_at"])
     before = set(connection.execute(select(jobs.c.id)).scalars())
@@ -44,6 +45,7 @@ def insert_jobs(connection: Connection, now: datetime, chance: Random) -> None:
     connection.execute(insert(attempts), tried)
     connection.execute(insert(batches), [{"batch_key": "reminders-46", "created_at": now - 3 * MINUTE,
                                           "sealed_at": now - 3 * MINUTE}])  # fmt: skip
+    return [(row["finished_at"], row["lane"], row["type"]) for row in rows if row["status"] == "dead"]
 
 
 DEFAULTS: dict[str, Any] = {

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mayfly.clock import milliseconds
-from mayfly.jobs.browse.history import PERIODS, Period, points_of
+from mayfly.jobs.browse.history import PERIODS, Period, Point, points_of, rows_of
 from mayfly.jobs.history import CYCLE, Sample, begin_of, by_span, charted, of_cycles, of_tally
-from mayfly.jobs.keep import CHARTED, MINUTE, QUARTER, SPANS, TWO_HOURS, uncharted
+from mayfly.jobs.keep import CHARTED, EIGHT_HOURS, MINUTE, QUARTER, SPANS, TWO_HOURS, uncharted
 from mayfly.tally import BOUNDS, Count
 
 NOW = datetime(2026, 5, 4, 12, 34, 56, tzinfo=UTC)
@@ -28,6 +28,10 @@ def samples_before(now: datetime, longest: timedelta) -> st.SearchStrategy[list[
     return st.lists(st.tuples(ages, st.sampled_from(["done", "failed", "dead", CYCLE]), counts), max_size=30)
 
 
+def points(samples: list[Sample], period: Period) -> list[Point]:
+    return list(points_of(rows_of(samples), period, NOW))
+
+
 @given(nows, periods)
 def test_a_period_has_its_points_side_by_side(now: datetime, period: Period) -> None:
     """As many as it says, each beginning where the one before it ends, the last with a minute behind it at least."""
@@ -43,7 +47,7 @@ def test_a_period_has_its_points_side_by_side(now: datetime, period: Period) -> 
 def test_a_point_is_made_of_whole_spans(period: Period) -> None:
     """And these are kept for as long as the chart goes back."""
     assert period.step % period.span == 0
-    assert period.span == TWO_HOURS or CHARTED[period.span] > timedelta(seconds=period.step * (period.points + 1))
+    assert period.span == EIGHT_HOURS or CHARTED[period.span] > timedelta(seconds=period.step * (period.points + 1))
 
 
 @given(st.data(), periods)
@@ -53,7 +57,7 @@ def test_what_happened_is_in_exactly_one_point(data: st.DataObject, period: Peri
     first, last = period.begins(NOW)[0], period.begins(NOW)[-1] + period.step * 1000
     rows = [(at, outcome, count) for (span, at, outcome), count in by_span(samples).items() if span == period.span]
 
-    one_by_one, by_rows = list(points_of(samples, period, NOW)), list(points_of(rows, period, NOW))
+    one_by_one, by_rows = points(samples, period), points(rows, period)
 
     expected = sum(count.jobs for at, outcome, count in samples if outcome == "done" and first <= at < last)
     assert sum(each.done for each in one_by_one) == expected
@@ -63,7 +67,7 @@ def test_what_happened_is_in_exactly_one_point(data: st.DataObject, period: Peri
 @given(samples_before(NOW, DAY))
 def test_half_wait_no_longer_than_most(samples: list[Sample]) -> None:
     """Percentiles come in their order, and only where something is known."""
-    for each in points_of(samples, PERIODS["24h"], NOW):
+    for each in points(samples, PERIODS["24h"]):
         assert (each.wait_p50_ms is None) == (each.wait_p95_ms is None)
         assert (each.wait_p50_ms or 0) <= (each.wait_p95_ms or 0)
         assert (each.cycle_p50_ms or 0) <= (each.cycle_p95_ms or 0)
@@ -74,9 +78,8 @@ def test_cycles_are_told_apart_from_jobs() -> None:
     at = milliseconds(NOW - timedelta(minutes=5))
     tally = {("mail", "send", "done"): Count(3, {10: 3}, {200: 3}), ("mail", "send", "timed out"): Count(2)}
 
-    [point] = [
-        each for each in points_of([*of_tally(at, tally), *of_cycles({at: 1500})], PERIODS["1h"], NOW) if each.cycles
-    ]
+    found = points([*of_tally(at, tally), *of_cycles({at: 1500})], PERIODS["1h"])
+    [point] = [each for each in found if each.cycles]
 
     assert (point.done, point.failed, point.dead, point.cycles) == (3, 2, 0, 1)
     assert (point.wait_p50_ms, point.cycle_p50_ms) == (200, 2000)
@@ -84,7 +87,7 @@ def test_cycles_are_told_apart_from_jobs() -> None:
 
 def test_the_point_that_goes_on_has_not_lasted_a_whole_step() -> None:
     """A rate is of the time that has passed."""
-    *_, last = points_of([], PERIODS["24h"], NOW)
+    *_, last = points([], PERIODS["24h"])
 
     assert last.begins_at == NOW.replace(minute=30, second=0)
     assert last.minutes == pytest.approx(4 + 56 / 60)
@@ -101,7 +104,7 @@ def test_what_no_chart_shows_is_not_kept_in_short_spans() -> None:
     """A day of idle minutes is counted at once when the first busy one comes."""
     old = milliseconds(NOW - timedelta(hours=20))
 
-    assert {span for span, _, _ in by_span(of_cycles({old: 10}), charted(NOW))} == {QUARTER, TWO_HOURS}
+    assert {span for span, _, _ in by_span(of_cycles({old: 10}), charted(NOW))} == {QUARTER, TWO_HOURS, EIGHT_HOURS}
 
 
 @given(nows, st.sampled_from(sorted(CHARTED)))
