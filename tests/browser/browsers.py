@@ -8,7 +8,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
 
 from tests.browser.consoles import Console
 
@@ -17,6 +26,9 @@ MISSING = "No chromium is installed: `apt-get install chromium` brings it, and s
 # Told by the page itself, because a violation that is only reported is no error of the console.
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (violation) =>
     console.error(`CSP: ${violation.violatedDirective} forbids ${violation.blockedURI}`))"""
+
+
+expect.set_options(timeout=1000 * SECONDS)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """One Chromium and one console for the tests of this floor that a process runs; a new context for each of them."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.browser.sample import SETTINGS, fill
 from tests.browser.sample.schedules import SCHEDULE
 from tests.databases import Databases
 from tests.process.installation import Installation
-from tests.servers import engine_names
 
 
 @pytest.fixture(scope="package")
@@ -51,15 +49,12 @@ def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
         made.end()
 
 
-@pytest.fixture(scope="package", params=engine_names(os.environ))
-def everywhere(
-    request: pytest.FixtureRequest, databases: Databases, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Console]:
-    """One on each database, for tests that work in lanes of their own."""
-    engine_name = str(request.param)
-    with databases.fresh(engine_name, migrate) as url:
-        made = Installation(tmp_path_factory.mktemp(engine_name), url)
-        yield Console(made)
+@pytest.fixture(scope="package")
+def strict(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """One whose sessions are over in no time."""
+    with databases.fresh("sqlite", migrate) as url:
+        made = Installation(tmp_path_factory.mktemp("strict"), url)
+        yield Console(made, {"CONSOLE_SESSION": "1"})
         made.end()
 
 

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.browsers import Visitors
@@ -27,46 +28,37 @@ def deeds(console: Console, verb: str) -> list[Any]:
     return [tuple(row) for row in console.installation.rows(query, verb=verb)]
 
 
-def test_a_dead_job_is_retried(visitors: Visitors, everywhere: Console) -> None:
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+def test_a_dead_job_is_retried(visitors: Visitors, shop: Console, scripts: bool) -> None:
     """It is due again with all its tries, the page says so, and the audit knows who did it and why."""
-    [job_id] = everywhere.installation.enqueue("noop", lane="mended", status="dead", attempts=5)
-    page = visitors.open(everywhere, "olga")
+    [job_id] = shop.installation.enqueue("noop", lane="mended", status="dead", attempts=5)
+    page = visitors.open(shop, "olga", java_script_enabled=scripts)
 
     retry_one(page, job_id)
 
     expect(page.get_by_role("status").first).to_contain_text("1 job due again")
-    job = everywhere.installation.job(job_id)
+    job = shop.installation.job(job_id)
     assert (job.status, job.attempts) == ("pending", 0)
-    assert deeds(everywhere, "retry")[0] == ("olga", "page", 1, "the vendor is back")
+    assert deeds(shop, "retry")[0] == ("olga", "page", 1, "the vendor is back")
 
 
-def test_it_works_without_scripts_too(visitors: Visitors, shop: Console) -> None:
-    """All of it is links and forms."""
-    [job_id] = shop.installation.enqueue("noop", lane="mended", status="dead", attempts=5)
-    page = visitors.open(shop, "olga", java_script_enabled=False)
-
-    retry_one(page, job_id)
-
-    assert shop.installation.job(job_id).status == "pending"
-
-
-def test_all_that_match_a_filter_are_cancelled(visitors: Visitors, everywhere: Console) -> None:
+def test_all_that_match_a_filter_are_cancelled(visitors: Visitors, console: Console) -> None:
     """With their number before it happens; in slices, with a result; nothing beside the filter is touched."""
-    everywhere.installation.enqueue("noop", lane="bulk", count=BULK)
-    [other] = everywhere.installation.enqueue("sleep", lane="bulk")
-    page = visitors.open(everywhere, "olga", "/jobs?lane=bulk&type=noop&status=pending")
+    console.installation.enqueue("noop", lane="bulk", count=BULK)
+    [other] = console.installation.enqueue("sleep", lane="bulk")
+    page = visitors.open(console, "olga", "/jobs?lane=bulk&type=noop&status=pending")
     page.get_by_role("button", name="Cancel all that match…").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Cancel {BULK} jobs in staging?")
-    assert everywhere.installation.job(other - 1).status == "pending"
+    assert console.installation.job(other - 1).status == "pending"
     page.get_by_label("Reason").fill("not tonight")
 
     page.get_by_role("button", name=f"Cancel {BULK} jobs in staging").click()
 
     expect(page.get_by_text(f"{BULK} jobs cancelled")).to_be_visible()
     query = "SELECT type, status, COUNT(*) AS number FROM mayfly_jobs WHERE lane = 'bulk' GROUP BY type, status"
-    counted = {(row.type, row.status): row.number for row in everywhere.installation.rows(query)}
+    counted = {(row.type, row.status): row.number for row in console.installation.rows(query)}
     assert counted == {("noop", "cancelled"): BULK, ("sleep", "pending"): 1}
-    assert deeds(everywhere, "cancel")[0] == ("olga", "page", BULK, "not tonight")
+    assert deeds(console, "cancel")[0] == ("olga", "page", BULK, "not tonight")
 
 
 def test_only_those_that_are_ticked_are_meant(visitors: Visitors, shop: Console) -> None:

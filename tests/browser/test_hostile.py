@@ -1,40 +1,44 @@
 """Whatever anybody writes into a job is shown as the text it is, on every screen, and is never run."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import expect
+from sqlalchemy import Connection, insert
 
 from tests.browser.browsers import Visitors
 from tests.browser.consoles import Console
 from tests.browser.screens import SCREENS
+from tests.looking import run
 from tests.process.installation import Installation
+from tests.tables import audit, pauses
 
 SCRIPT = "<script>document.title = 'taken'</script>"
 PICTURE = "<img src=x onerror=\"document.title = 'taken'\">"
 QUOTED = "\"><b onmouseover='1'>'"
 
 
-@pytest.fixture
-def attacked(databases: object, tmp_path: Path, migrated_url: str) -> Installation:
-    made = Installation(tmp_path, migrated_url)
-    made.enqueue(
-        SCRIPT, f'{{"{SCRIPT.replace(chr(34), "")}": "</script>{SCRIPT}"}}', lane=f"a{PICTURE}"[:64], status="dead",
+def attack(installation: Installation) -> None:
+    """By plain SQL, where nothing is checked."""
+    installation.enqueue(
+        SCRIPT, f'{{"{SCRIPT}": "</script>{SCRIPT}"}}', lane=f"a{PICTURE}"[:64], status="dead", waiting_for=PICTURE,
         last_error=f"ValueError: {SCRIPT}\n{PICTURE}", group_key=f"g{QUOTED}", unique_key=f"u{PICTURE}",
-        waiting_for=PICTURE,
     )  # fmt: skip
-    made.enqueue(QUOTED, lane=QUOTED)
-    for reason in (SCRIPT, PICTURE):
-        made.run("mayfly", "pause", "type", "noop", "--reason", reason)
-        made.run("mayfly", "pause", "lane", "mail", "--reason", reason)
-    made.run("mayfly", "lanes", "set", "mail", "max_workers=2", "--reason", PICTURE)
-    return made
+    installation.enqueue(QUOTED, lane=QUOTED)
+    now = installation.now()
+    paused = {"name": f"x{PICTURE}", "paused_at": now, "paused_by": PICTURE, "reason": SCRIPT}
+    deed = {"done_at": now, "done_by": PICTURE, "via": "page", "verb": "retry", "subject": SCRIPT, "reason": QUOTED}
+
+    def write(connection: Connection) -> None:
+        connection.execute(insert(pauses), [{"kind": kind, **paused} for kind in ("lane", "type")])
+        connection.execute(insert(audit), [deed])
+
+    run(installation.database, write)
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_what_a_job_brings_stays_text(visitors: Visitors, attacked: Installation) -> None:
+def test_what_a_job_brings_stays_text(visitors: Visitors, console: Console) -> None:
     """Type, lane, payload, error, keys and reasons: no element comes of them, and the policy is never needed."""
-    page = visitors.open(Console(attacked), "admin")
+    attack(console.installation)
+    page = visitors.open(console, "admin")
     seen = ""
     for screen, path in SCREENS.items():
         page.goto(path.format(dead=1))
@@ -49,4 +53,3 @@ def test_what_a_job_brings_stays_text(visitors: Visitors, attacked: Installation
 
     assert page.locator("main script, main img").count() == 0
     assert (SCRIPT in seen, PICTURE in seen, QUOTED in seen) == (True, True, True)
-    attacked.end()

@@ -1,16 +1,13 @@
 """Who gets in: the right password, the wrong one, too many of them, a session that is over, pages of others."""
 
-from pathlib import Path
-
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.browsers import Visitors
 from tests.browser.consoles import ENVIRONMENT, PASSWORD, ROLES, Console
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import wait_until
 
 LIVE = {"X-Mayfly-Live": "1"}  # what a page sends that renews itself: it does not keep a session alive
-on_sqlite = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def log_in(page: Page, name: str, password: str = PASSWORD) -> None:
@@ -47,12 +44,11 @@ def test_the_session_is_out_of_reach_of_scripts(visitors: Visitors, shop: Consol
     assert "mayfly_session" not in page.evaluate("document.cookie")
 
 
-@on_sqlite
-def test_a_wrong_password_is_told_and_enough_of_them_lock_out(visitors: Visitors, console: Console) -> None:
+def test_a_wrong_password_is_told_and_enough_of_them_lock_out(visitors: Visitors, strict: Console) -> None:
     """One account alone: the right password must wait too, others get in."""
     visitors.expect("401")
     visitors.expect("429")
-    page = visitors.open(console, path="/login")
+    page = visitors.open(strict, path="/login")
     for _ in range(5):
         log_in(page, "olga", "wrong horse battery")
         expect(page.get_by_role("alert")).to_have_text("There is no such account, or the password is wrong.")
@@ -69,26 +65,20 @@ def test_a_wrong_password_is_told_and_enough_of_them_lock_out(visitors: Visitors
     expect(page.get_by_role("banner")).to_contain_text("vera viewer")
 
 
-@on_sqlite
-def test_a_session_that_is_over_leads_back_by_way_of_the_login(
-    visitors: Visitors, migrated_url: str, tmp_path: Path
-) -> None:
+def test_a_session_that_is_over_leads_back_by_way_of_the_login(visitors: Visitors, strict: Console) -> None:
     """Also a page that is open and only renews itself: it says so by itself, and keeps no session alive."""
     visitors.expect("401")
-    installation = Installation(tmp_path, migrated_url)
-    console = Console(installation, {"CONSOLE_SESSION": "1"})
-    page = visitors.open(console, path="/jobs?status=dead")
+    page = visitors.open(strict, path="/jobs?status=dead")
     page.clock.install()
     log_in(page, "vera")
-    expect(page).to_have_url(f"{console.origin}/jobs?status=dead")
+    expect(page).to_have_url(f"{strict.origin}/jobs?status=dead")
     wait_until(lambda: page.request.get("/jobs", headers=LIVE).status == 401, "the session is over")
 
     page.clock.run_for(6000)
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
     log_in(page, "vera")
 
-    expect(page).to_have_url(f"{console.origin}/jobs?status=dead")
-    installation.end()
+    expect(page).to_have_url(f"{strict.origin}/jobs?status=dead")
 
 
 def test_a_viewer_is_refused_by_the_server(visitors: Visitors, shop: Console) -> None:
