@@ -87,6 +87,35 @@ def test_every_link_leads_somewhere(visitors: Visitors, shop: Console) -> None:
     assert len(answers) > len(SCREENS)
 
 
+def test_the_keyboard_reaches_everything(visitors: Visitors, shop: Console) -> None:
+    """In the order of the page, beginning with the way past the navigation."""
+    page = visitors.open(shop, "admin", "/lanes")
+    reachable = "a[href], button, input:not([type=hidden]), select, summary"
+    expected = page.locator(reachable).evaluate_all("all => all.filter((each) => each.checkVisibility()).length")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    reached = 1
+    while page.evaluate("document.activeElement.dataset.reached = 'yes'") and reached < 2 * expected:
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body || 'reached' in document.activeElement.dataset"):
+            break
+        reached += 1
+    page.get_by_role("link", name="Skip to the content").press("Enter")
+
+    assert reached == expected
+    expect(page.get_by_role("main")).to_be_focused()
+
+
+def test_times_are_relative_with_the_exact_one_on_hover(visitors: Visitors, shop: Console) -> None:
+    """For people, for those who compare with a log, and for machines."""
+    page = visitors.open(shop, "vera", "/audit")
+    time = page.locator("main time").first
+
+    assert re.fullmatch(r"\d+ (s|min|h) ago", time.inner_text())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", time.get_attribute("title") or "")
+    assert (time.get_attribute("datetime") or "").endswith("Z")
+
+
 def test_colours_can_be_chosen(visitors: Visitors, shop: Console) -> None:
     """Whatever the system prefers, and without a script; the choice stays."""
     page = visitors.open(shop, "vera", "/lanes", java_script_enabled=False, color_scheme="light")
