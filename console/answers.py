@@ -1,9 +1,9 @@
 """Answers that say what is wrong, in one form (RFC 9457), and which of our errors gets which."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -19,6 +19,9 @@ AWAY_UNKNOWN = (
     "The database went away before it said whether the jobs are enqueued. Look before you enqueue them again; with "
     "an Idempotency-Key or unique keys it is safe to ask again."
 )
+AWAY_FROM_PAGE = "The database does not answer just now. Nothing is lost; this page looks again by itself."
+UNKNOWN_TO_PAGE = "The database went away before it said whether it was done. Look before you do it again."
+MISTAKE = "This is a mistake of Mayfly's; its log has the details."
 RETRY_SECONDS = 5
 SHAPES = ("one job", "many jobs")  # of a body that may be either
 
@@ -45,6 +48,15 @@ TITLES = {
     500: "Mayfly made a mistake",
     503: "The database is away",
 }
+
+
+class Refused(Exception):
+    """Somebody who does not get past the door, with the answer that says why."""
+
+    def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
 
 
 class WrongField(BaseModel):
@@ -84,8 +96,12 @@ def problem(
     return JSONResponse(body, status, headers, media_type=PROBLEM)
 
 
+def status_of(error: MayflyError) -> int:
+    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+
+
 def of_mayfly(error: MayflyError) -> JSONResponse:
-    status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+    status = status_of(error)
     if status == 503:  # the sentence names servers and users: it is for the log
         detail = AWAY_UNKNOWN if isinstance(error, errors.CommitUnknown) else AWAY
         return problem(status, detail, headers={"Retry-After": str(RETRY_SECONDS)})
@@ -97,26 +113,40 @@ def fields_of(error: MayflyError) -> Sequence[str]:
     return found
 
 
-def install(app: FastAPI) -> None:
+Told = Callable[[Request, int, str, Mapping[str, str]], Response]
+
+
+def install(app: FastAPI, as_page: Told | None = None) -> None:
+    """`as_page` tells people what programs are told in JSON."""
+
+    def told(request: Request, answer: JSONResponse, detail: str) -> Response:
+        is_page = as_page is not None and request.state.is_page
+        headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
+        return as_page(request, answer.status_code, detail, headers) if as_page and is_page else answer
+
     @app.exception_handler(MayflyError)
-    async def mayfly_error(request: Request, error: MayflyError) -> JSONResponse:
+    async def mayfly_error(request: Request, error: MayflyError) -> Response:
         if isinstance(error, errors.DatabaseError):
             request.app.state.site.log.say(events.request_failed(request.method, request.url.path, str(error)))
-        return of_mayfly(error)
+        is_away = isinstance(error, errors.DatabaseError) and not isinstance(error, errors.CommitUnknown)
+        detail = AWAY_FROM_PAGE if is_away else UNKNOWN_TO_PAGE if status_of(error) == 503 else str(error)
+        return told(request, of_mayfly(error), detail)
 
     @app.exception_handler(RequestValidationError)
-    async def not_valid(_request: Request, error: RequestValidationError) -> JSONResponse:
+    async def not_valid(request: Request, error: RequestValidationError) -> Response:
         """Never the value itself: it may be a secret."""
         wrong = [WrongField(field=_path(each["loc"]), message=each["msg"]) for each in error.errors()]
-        return problem(422, "; ".join(f"{each.field}: {each.message}" for each in wrong), wrong)
+        detail = "; ".join(f"{each.field}: {each.message}" for each in wrong)
+        return told(request, problem(422, detail, wrong), detail)
 
     @app.exception_handler(HTTPException)
-    async def refused(_request: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, str(error.detail), headers=dict(error.headers or {}))
+    async def refused(request: Request, error: HTTPException) -> Response:
+        detail = str(error.detail)
+        return told(request, problem(error.status_code, detail, headers=dict(error.headers or {})), detail)
 
     @app.exception_handler(Exception)
-    async def mistake(_request: Request, _error: Exception) -> JSONResponse:
-        return problem(500, "This is a mistake of Mayfly's; its log has the details.")
+    async def mistake(request: Request, _error: Exception) -> Response:
+        return told(request, problem(500, MISTAKE), MISTAKE)
 
 
 def _path(location: Sequence[str | int]) -> str:

@@ -1,13 +1,14 @@
-"""The application: the pages that are open to all, the API, and later the web console beside it."""
+"""The application: what is open to all, the API, and the web console beside it."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI
 
-from console import answers, health, metrics
+from console import answers, health, metrics, web
 from console.api import v1
 from console.site import Site
+from console.web import page
 from mayfly import __version__
 
 ROUTERS: Sequence[APIRouter] = (health.router, metrics.router, v1)
@@ -22,7 +23,7 @@ class Application(FastAPI):
         return document
 
 
-def make_app(site: Site) -> FastAPI:
+def make_app(site: Site, api_only: bool = False) -> FastAPI:
     app = Application(
         title="Mayfly",
         version=__version__,
@@ -34,7 +35,7 @@ def make_app(site: Site) -> FastAPI:
     )
     app.state.site = site
     app.state.checkup = health.Checkup(site.settings, site.log)
-    for each in ROUTERS:
+    for each in ROUTERS if api_only else (*ROUTERS, web.router):
         app.include_router(each)
-    answers.install(app)
+    answers.install(app, None if api_only else page.refusal)
     return app

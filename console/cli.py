@@ -1,4 +1,4 @@
-"""`python -m console`: serve the HTTP API until somebody ends it."""
+"""`python -m console`: serve the web console and the HTTP API until somebody ends it."""
 
 import sys
 from ipaddress import ip_address
@@ -6,7 +6,7 @@ from ipaddress import ip_address
 import click
 
 from mayfly import commandline, events, exits
-from mayfly.errors import ConsoleExposed, ConsoleMissing
+from mayfly.errors import ConsoleExposed, ConsoleMissing, ConsoleOpen
 from mayfly.logs import echo_log
 from mayfly.opening import open_database
 from mayfly.settings import Settings, load
@@ -16,9 +16,11 @@ CONNECTIONS = 8  # and as many threads: whoever waits for either waits in line, 
 
 
 @click.command(
-    help="Serve the HTTP API at CONSOLE_HOST and CONSOLE_PORT until SIGTERM or Ctrl-C. See docs/http-api.md."
+    help="Serve the web console and the HTTP API at CONSOLE_HOST and CONSOLE_PORT until SIGTERM or Ctrl-C. "
+    "See docs/console.md and docs/http-api.md."
 )
-def command() -> int:
+@click.option("--api-only", is_flag=True, help="The HTTP API, /metrics and /health alone: no pages, no password.")
+def command(api_only: bool) -> int:
     try:
         from console.server import serve  # here, so that a missing package is a sentence and no traceback
     except ModuleNotFoundError as error:
@@ -26,13 +28,15 @@ def command() -> int:
     loaded = load()
     settings = loaded.settings
     refuse_exposure(settings)
+    if not api_only and settings.console_password_hash is None and not settings.console_accounts:
+        raise ConsoleOpen
     log = echo_log(settings, "CONSOLE", sys.stderr)
     for warning in loaded.warnings:
         log.say(events.setting_doubtful(warning))
     database = open_database(settings, CONNECTIONS)
     try:
         database.read(require_version)
-        serve(settings, database, log, CONNECTIONS)
+        serve(settings, database, log, CONNECTIONS, api_only)
     finally:
         database.close()
     return exits.SUCCESS

@@ -1,11 +1,11 @@
 """The door before every request: where it is meant to go, whose it is, how often he asks, how much he brings."""
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from console.answers import of_mayfly, problem
+from console.answers import AWAY, RETRY_SECONDS, Refused, problem
 from console.site import Site
+from console.web.gate import Gate
 from mayfly import events
 from mayfly.access import tokens
 from mayfly.access.tokens import Token
@@ -17,32 +17,53 @@ SCHEME = "bearer"
 CLOCK_SECONDS = 60.0  # for so long a measured clock is believed
 
 
-class Refused(Exception):
-    """With the answer that says why."""
-
-    def __init__(self, answer: Response) -> None:
-        self.answer = answer
-
-
 class Door:
-    """Around the whole application: who does not pass is not even told whether there is such a page."""
+    """Around the whole application: who does not pass is not even told whether there is such a page.
 
-    def __init__(self, app: ASGIApp, site: Site) -> None:
+    Pages are for people with a session, and their gate asks for that; everything else is for programs with a token,
+    and so is everything where there is no gate.
+    """
+
+    def __init__(self, app: ASGIApp, site: Site, gate: Gate | None = None) -> None:
         self._app = app
         self._site = site
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = self._enter(scope)
+        is_page = self._gate is not None and self._gate.is_page(path)
+        scope.setdefault("state", {}).update(site=self._site, is_page=is_page, session=None, token=None)
+        if self._gate is not None and is_page:
+            await self._show(self._gate, path, scope, receive, send)
+            return
         try:
-            path = self._enter(scope)
-            scope.setdefault("state", {})["token"] = await self._admit(scope, path)
+            scope["state"]["token"] = await self._admit(scope, path)
             body = await self._read(scope, receive)
         except Refused as refused:
-            await refused.answer(scope, receive, send)
+            answer = problem(refused.status, refused.detail, headers=refused.headers)
+            await answer(scope, receive, send)
             return
         await self._app(scope, _replayed(body, receive), send)
+
+    async def _show(self, gate: Gate, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """A page, or what stands in the way of it, as a page."""
+        sending = gate.sending(scope, send)
+        try:
+            elsewhere = gate.enter(scope, path)
+            self._slow_down(f"address {_address(scope)}")
+            gate.keep_time(CLOCK_SECONDS)
+            if elsewhere is not None:
+                await elsewhere(scope, receive, sending)
+                return
+            body = await self._read(scope, receive)
+            gate.check(scope, path, body)
+        except Refused as refused:
+            await gate.refusal(scope, refused)(scope, receive, sending)
+            return
+        await self._app(scope, _replayed(body, receive), sending)
 
     def _enter(self, scope: Scope) -> str:
         """The path behind the prefix; some proxies take that off, and some do not."""
@@ -64,7 +85,7 @@ class Door:
             self._slow_down(f"address {_address(scope)}")
             self._site.log.say(events.token_refused(_address(scope), "no valid token"))
             told = {"WWW-Authenticate": "Bearer"}
-            raise Refused(problem(401, "Send a token that holds: `Authorization: Bearer …`.", headers=told))
+            raise Refused(401, "Send a token that holds: `Authorization: Bearer …`.", told)
         self._slow_down(f"token {token.name}")
         return token
 
@@ -76,7 +97,7 @@ class Door:
             return await self._site.run(self._find, text.strip())
         except DatabaseError as error:
             self._site.log.say(events.request_failed(scope["method"], scope["path"], str(error)))
-            raise Refused(of_mayfly(error)) from error
+            raise Refused(503, AWAY, {"Retry-After": str(RETRY_SECONDS)}) from error
 
     def _find(self, text: str) -> Token | None:
         database = self._site.database
@@ -91,7 +112,7 @@ class Door:
         wait = self._site.rate.wait(who, monotonic())
         if wait:
             told = {"Retry-After": str(int(wait) + 1)}
-            raise Refused(problem(429, f"More than CONSOLE_RATE allows: wait for {wait:.1f} s.", headers=told))
+            raise Refused(429, f"More than CONSOLE_RATE allows: wait for {wait:.1f} s.", told)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, of which there is not much: nobody can fill our memory with one."""
@@ -107,7 +128,7 @@ class Door:
             more = message.get("more_body", False) and size <= limit
         if size > limit:
             closing = {"Connection": "close"}  # the rest of it is not read
-            raise Refused(problem(413, f"A request may have {limit:,} bytes (CONSOLE_BODY_LIMIT).", headers=closing))
+            raise Refused(413, f"A request may have {limit:,} bytes (CONSOLE_BODY_LIMIT).", closing)
         return b"".join(parts)
 
 

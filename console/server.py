@@ -14,6 +14,7 @@ from console.app import make_app
 from console.door import Door
 from console.rate import Rate
 from console.site import Site
+from console.web.gate import Gate
 from mayfly import __version__, events
 from mayfly.app import App, use_app
 from mayfly.clock import milliseconds
@@ -33,9 +34,10 @@ MOST_AT_ONCE = 2000  # requests: beyond it uvicorn answers 503 by itself
 class Server(uvicorn.Server):
     """One that lets those go who wait for work, as soon as it is told to end."""
 
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+    def __init__(self, config: uvicorn.Config, site: Site, gate: Gate | None) -> None:
         super().__init__(config)
         self._site = site
+        self._gate = gate
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -47,11 +49,13 @@ class Server(uvicorn.Server):
 
     def _end(self) -> None:
         self._site.watch.close()
+        if self._gate is not None:
+            self._gate.errands.close()
         self.should_exit = True
 
 
-def serve(settings: Settings, database: Database, log: Log, connections: int) -> None:
-    asyncio.run(_serve(settings, database, log, connections))
+def serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
+    asyncio.run(_serve(settings, database, log, connections, api_only))
 
 
 def open_site(settings: Settings, database: Database, log: Log, connections: int) -> Site:
@@ -75,15 +79,20 @@ def listen(host: str, port: int) -> socket.socket:
     """Before anything is said: who is told that it serves can rely on it."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+        listening = socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise CannotListen(host, port, error.strerror or str(error)) from error
+    # Those that are let in inherit it. asyncio sees to it only for sockets that it has opened itself; without it the
+    # second part of an answer waits for the other side to acknowledge the first: 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
-async def _serve(settings: Settings, database: Database, log: Log, connections: int) -> None:
+async def _serve(settings: Settings, database: Database, log: Log, connections: int, api_only: bool) -> None:
     site = open_site(settings, database, log, connections)
+    gate = None if api_only else Gate(site)
     config = uvicorn.Config(
-        Door(make_app(site), site),
+        Door(make_app(site, api_only), site, gate),
         access_log=False,
         log_level="warning",
         limit_concurrency=MOST_AT_ONCE,
@@ -91,8 +100,9 @@ async def _serve(settings: Settings, database: Database, log: Log, connections: 
         server_header=False,
         date_header=False,
     )
-    server = Server(config, site)
+    server = Server(config, site, gate)
     with listen(settings.console_host, settings.console_port) as listening:
-        log.say(events.console_started(f"http://{settings.console_host}:{settings.console_port}", __version__))
+        url = f"http://{settings.console_host}:{settings.console_port}"
+        log.say(events.console_started(url, __version__, api_only))
         await server.serve([listening])
     log.say(events.console_stopped())

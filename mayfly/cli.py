@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from mayfly import __version__, commandline, exits
+from mayfly.access.account import password
 from mayfly.access.cli import token
 from mayfly.batching.cli import batches
 from mayfly.control import cli as control
@@ -126,7 +127,7 @@ def dev(lanes: tuple[str, ...]) -> int:
 
 COMMANDS = (*views.COMMANDS, *control.COMMANDS, *lanes.COMMANDS, *upkeep.COMMANDS)
 
-for command in (batches, schedules, limits, metrics, token, *COMMANDS):
+for command in (batches, schedules, limits, metrics, password, token, *COMMANDS):
     mayfly.add_command(command)
 
 

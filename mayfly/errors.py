@@ -570,6 +570,14 @@ class ConsoleExposed(UsageError):
         )
 
 
+class ConsoleOpen(UsageError):
+    def __init__(self) -> None:
+        super().__init__(
+            "The web console has no password: set CONSOLE_PASSWORD_HASH to what `mayfly password` prints. "
+            "With --api-only the HTTP API is served without it."
+        )
+
+
 class CannotListen(MayflyError):
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(

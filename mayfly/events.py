@@ -263,8 +263,18 @@ def alert_undelivered(way: str, reason: str) -> Event:
 # --- the console ------------------------------------------------------------------------------------------
 
 
-def console_started(url: str, version: str) -> Event:
-    return _said("console_started", f"Serving the HTTP API at {url} (Mayfly {version})", url=url)
+def console_started(url: str, version: str, api_only: bool) -> Event:
+    what = "the HTTP API" if api_only else "the web console and the HTTP API"
+    return _said("console_started", f"Serving {what} at {url} (Mayfly {version})", url=url)
+
+
+def login_refused(address: str, account: str, reason: str) -> Event:
+    text = f"Refused a login from {address} as {account!r}: {reason}"
+    return _said("login_refused", text, Level.WARNING, address=address, account=account, reason=reason)
+
+
+def logged_in(address: str, account: str) -> Event:
+    return _said("logged_in", f"{account} logged in from {address}", address=address, account=account)
 
 
 def console_stopped() -> Event:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-VERSION = "0006"  # what migrations/ leads to; a test keeps the two together
+VERSION = "0007"  # what migrations/ leads to; a test keeps the two together
 VERSION_TABLE = "mayfly_version"
 
 NAME_LENGTH = 64  # lanes, types, hosts, worker ids

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import Connection, Row, insert, select
 
 from mayfly.clock import milliseconds
 from mayfly.engine import Database
@@ -39,9 +39,13 @@ def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]
     """Pending jobs in the table, due a minute ago unless told otherwise; their ids in order."""
     due = database.clock.now() - timedelta(minutes=1)
     row: Mapping[str, Any] = {"type": "noop", "payload": "{}", "run_at": due} | columns
-    before = run(database, lambda connection: set(connection.execute(select(jobs.c.id)).scalars()))
-    run(database, lambda connection: connection.execute(insert(jobs), [row] * count))
-    return sorted(run(database, lambda connection: set(connection.execute(select(jobs.c.id)).scalars())) - before)
+
+    def write(connection: Connection) -> set[int]:
+        before = set(connection.execute(select(jobs.c.id)).scalars())
+        connection.execute(insert(jobs), [row] * count)
+        return set(connection.execute(select(jobs.c.id)).scalars()) - before
+
+    return sorted(run(database, write))
 
 
 def insert_row(database: Database, **columns: Any) -> int:

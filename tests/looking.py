@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.event import listen
@@ -14,8 +15,17 @@ from mayfly.engine import TRIES, Database
 T = TypeVar("T")
 
 
+_engines: WeakKeyDictionary[Database, Engine] = WeakKeyDictionary()  # a new one asks its server a lot at first
+
+
 def engine_of(database: Database) -> Engine:
     """Connects as Mayfly does, and keeps nothing open."""
+    if database not in _engines:
+        _engines[database] = _new_engine(database)
+    return _engines[database]
+
+
+def _new_engine(database: Database) -> Engine:
     dialect, url = database.dialect, database.url
     engine = create_engine(url, poolclass=NullPool, creator=lambda: dialect.connect(url))
     listen(engine, "begin", lambda connection: dialect.begin(connection.connection.dbapi_connection))

@@ -130,6 +130,17 @@ counters = Table(
     Column("waits", JsonText),
 )
 
+history = Table(
+    "mayfly_history",
+    metadata,
+    Column("span", Integer, primary_key=True),  # seconds
+    Column("begins", Id, primary_key=True),  # milliseconds
+    Column("outcome", String(16), primary_key=True),
+    Column("jobs", Id),
+    Column("durations", JsonText),
+    Column("waits", JsonText),
+)
+
 hosts = Table(
     "mayfly_hosts",
     metadata,

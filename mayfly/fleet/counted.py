@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
+from mayfly.jobs.history import add_to_history, charted, of_cycles
 
 NEVER_ENDED = -1  # the exit code of a cycle whose dispatcher was killed
 SETTLED = timedelta(minutes=10)  # what a cycle has not written by then, nobody will
@@ -23,6 +24,7 @@ TO_COUNT = NEW.format(which="id > :since AND id <= :until")
 ALL = f"SELECT host, exit_code, last_at, {', '.join(FIGURES)} FROM mayfly_hosts UNION ALL " + NEW.format(
     which="id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL"
 )
+TOOK = "SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL"
 COUNTED = "SELECT number FROM mayfly_locks WHERE name = 'counted'"
 
 
@@ -63,6 +65,8 @@ def count_cycles(connection: Connection, now: datetime, keep_days: float) -> Non
         return
     for each in map(_cycles, connection.execute(TO_COUNT, {"since": since, "until": until}).all()):
         _add(connection, each)
+    took = dict(connection.execute(TOOK, {"since": since, "until": until}).all())
+    add_to_history(connection, of_cycles(took), charted(now))
     connection.execute("UPDATE mayfly_locks SET number = :until WHERE name = 'counted'", {"until": until})
     forgotten = {"before": now - timedelta(days=keep_days)}
     connection.execute("DELETE FROM mayfly_hosts WHERE last_at < :before", forgotten)

@@ -1,6 +1,7 @@
 """Figures that only grow, whatever is pruned: all jobs ever settled, by lane, type and outcome."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mayfly.connection import Connection
 from mayfly.tally import Count, Key, Tally, add, histogram_text, stored_count
@@ -14,9 +15,6 @@ ALL = (
     "SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL"
     " SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > ''"
 )
-COUNTED = (
-    "SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome"
-)
 
 
 def read_counters(connection: Connection) -> Tally:
@@ -29,27 +27,36 @@ def read_counters(connection: Connection) -> Tally:
 
 def add_to_counters(connection: Connection, counted: Tally) -> None:
     """In the transaction that takes the same totals away, or a repeated one would count them twice."""
-    where = " AND ".join(f"{name} = :{name}" for name in KEY)
-    for key, count in sorted(counted.items()):
-        row = dict(zip(KEY, key, strict=True))
-        total = _locked(connection, row).plus(count)
+    add_counts(connection, "mayfly_counters", KEY, counted)
+
+
+def add_counts(
+    connection: Connection, table: str, key: Sequence[str], counted: Mapping[tuple[Any, ...], Count]
+) -> None:
+    """To the rows of a table, in one order for all: who comes second waits, and neither waits for the other."""
+    where = " AND ".join(f"{name} = :{name}" for name in key)
+    for values, count in sorted(counted.items()):
+        row = dict(zip(key, values, strict=True))
+        total = _locked(connection, table, row).plus(count)
         figures = {
             "jobs": total.jobs,
             "durations": histogram_text(total.durations),
             "waits": histogram_text(total.waits),
         }
         changes = connection.dialect.assignments(figures)
-        connection.execute(f"UPDATE mayfly_counters SET {changes} WHERE {where}", {**row, **figures})
+        connection.execute(f"UPDATE {table} SET {changes} WHERE {where}", {**row, **figures})
 
 
-def _locked(connection: Connection, row: Mapping[str, str]) -> Count:
-    """What was counted so far. A row must be there to be locked: of two who bring a new type, the second waits.
+def _locked(connection: Connection, table: str, row: Mapping[str, Any]) -> Count:
+    """What was counted so far. A row must be there to be locked: of two who bring a new one, the second waits.
 
     Not inserted on the off-chance: MySQL locks what it finds for reading then, and two who go on wait for each other.
     """
     dialect = connection.dialect
-    found = connection.execute(COUNTED + dialect.row_lock, row).first()
+    where = " AND ".join(f"{name} = :{name}" for name in row)
+    looking = f"SELECT {', '.join(FIGURES)} FROM {table} WHERE {where}{dialect.row_lock}"
+    found = connection.execute(looking, row).first()
     if found is None:
-        connection.execute(dialect.insert_missing("mayfly_counters", KEY, (*KEY, *FIGURES)), {**row, **NOTHING})
-        found = connection.execute(COUNTED + dialect.row_lock, row).first()
+        connection.execute(dialect.insert_missing(table, tuple(row), (*row, *FIGURES)), {**row, **NOTHING})
+        found = connection.execute(looking, row).first()
     return stored_count(*found)

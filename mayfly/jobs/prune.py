@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.engine import Database
-from mayfly.jobs.keep import cutoff
+from mayfly.jobs.keep import CHARTED, EIGHT_HOURS, cutoff, uncharted
 from mayfly.jobs.looks import find_lanes
 from mayfly.schema import PRIORITIES, JobTable
 from mayfly.settings import Settings
@@ -108,6 +108,9 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
         yield _aged("mayfly_cycles", "id", "started_at", before)
         # A cycle's number is the millisecond in which it began, so the totals need no index of their own.
         yield _aged("mayfly_totals", "cycle_id", "cycle_id", milliseconds(before))
+        yield _history(EIGHT_HOURS, before)
+    for span in CHARTED:
+        yield _history(span, uncharted(now, span))
     if keep.audit is not None:
         yield _aged("mayfly_audit", "id", "done_at", cutoff(now, keep.audit))
     # The same key may have been given again since, by this token or another.
@@ -128,3 +131,11 @@ def finished_jobs(jobs: JobTable, lane: str, status: str, priority: int, before:
 
 def _aged(table: str, key: str, age: str, before: Any) -> Search:
     return Search(table, key, f"{age} < :before ORDER BY {age}", {"before": before})
+
+
+def _history(span: int, before: datetime) -> Search:
+    """The same millisecond begins shorter and longer spans."""
+    old = "span = :span AND begins < :before ORDER BY begins"
+    return Search(
+        "mayfly_history", "begins", old, {"span": span, "before": milliseconds(before)}, " AND span = :span"
+    )

@@ -8,6 +8,7 @@ from mayfly.connection import Connection
 from mayfly.dialect import Dialect, utc_from_driver, utc_text
 from mayfly.errors import BadField
 
+MOST_NUMBER = 2**63 - 1  # that every database takes
 Position = tuple[Any, ...]  # values of a key: where a page has ended
 Found = Sequence[tuple[Any, ...]]  # the id of each job, and the values of its key
 
@@ -42,10 +43,12 @@ class Range(NamedTuple):
         found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()
         return None if found is None else position_of(found)
 
-    def number(self, connection: Connection, most: int) -> int:
+    def number(self, connection: Connection, most: int, floor: Position | None = None) -> int:
+        """How many there are, none below the floor counted."""
         order = ", ".join(self.key)
-        counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {self._rest()} ORDER BY {order} LIMIT :size) AS found"
-        return int(connection.execute(counting, self.given(most), self.ids).scalar())
+        rest = self._rest(past(self.key, ">", "floor", or_equal=True) if floor is not None else "")
+        counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {rest} ORDER BY {order} LIMIT :size) AS found"
+        return int(connection.execute(counting, self.given(most, floor=floor), self.ids).scalar())
 
     def statement(self, goes_on: bool = False, newest_first: bool = False, has_floor: bool = False) -> str:
         beyond, direction = ("<", " DESC") if newest_first else (">", "")
@@ -103,6 +106,6 @@ def read_position(dialect: Dialect, text: str, length: int) -> Position:
         position = *(dialect.moment(each.replace("T", " ")) for each in times), int(number)
     except ValueError:
         position = ()
-    if len(position) != length:
+    if len(position) != length or abs(position[-1]) > MOST_NUMBER:
         raise BadField("after", text, "what the page before has given as next")
     return position

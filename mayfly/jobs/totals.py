@@ -8,6 +8,7 @@ from mayfly.clock import milliseconds
 from mayfly.connection import Connection
 from mayfly.job import Job
 from mayfly.jobs.counters import add_to_counters
+from mayfly.jobs.history import add_to_history, of_tally
 from mayfly.jobs.settlement import Settlement, Settler
 from mayfly.outcome import Kind
 from mayfly.tally import Count, Key, Sample, Tally, add, bucket, count_samples, histogram_text, stored_count
@@ -83,6 +84,7 @@ def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
         )
         write_totals(connection, cycle_id, ADDED_UP, ended)
         add_to_counters(connection, new)
+        add_to_history(connection, of_tally(cycle_id, new))
     return tally
 
 

@@ -31,6 +31,7 @@ class Which(NamedTuple):
     created_before: datetime | None = None
     created_after: datetime | None = None
     error: str | None = None  # the fingerprint of its last failed attempt
+    finished_after: datetime | None = None
 
     def checked(self) -> "Which":
         """Or the sentence that says what is wrong."""
@@ -123,6 +124,7 @@ def _conditions(jobs: JobTable, which: Which) -> dict[str, str]:
     told = {name: f"{getattr(c, name)} = :{name}" for name in ("group_key", "lane", "type")}
     told |= {"created_before": f"{c.created_at} < :created_before"}
     told |= {"created_after": f"{c.created_at} >= :created_after"}
+    told |= {"finished_after": f"{jobs.table}.{c.finished_at} >= :finished_after"}
     return {name: condition for name, condition in told.items() if getattr(which, name) is not None}
 
 

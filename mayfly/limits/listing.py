@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
@@ -11,8 +11,10 @@ from mayfly.limits.limit import AT_ONCE
 from mayfly.limits.store import HOLDERS, is_held
 from mayfly.terminal import table
 
-ROWS = "SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span"
-
+COLUMNS = "SELECT limit_key, span, most, used, opens_at FROM mayfly_limits"
+ROWS = f"{COLUMNS} ORDER BY limit_key, span"
+PAGE = f"{COLUMNS} WHERE limit_key >= :first ORDER BY limit_key, span LIMIT :size"
+OPEN = f"{COLUMNS} WHERE opens_at > :now ORDER BY opens_at DESC LIMIT :size"
 
 HEADING = ("key", "per", "used", "most", "opens at (UTC)")
 
@@ -40,11 +42,36 @@ class Listed(NamedTuple):
 
 
 def list_limits(connection: Connection, now: datetime) -> Iterator[Listed]:
+    return _listed(connection, now, connection.execute(ROWS).all())
+
+
+def page_of_limits(
+    connection: Connection, now: datetime, size: int, first: str = ""
+) -> tuple[list[Listed], str | None]:
+    """The keys from the first on, and with which key the next page begins: those of customers may be many."""
+    rows = connection.execute(PAGE, {"first": first, "size": size + 1}).all()
+    following = rows[size][0] if len(rows) > size else None
+    whole = [row for row in rows if row[0] != following] or rows[:size]  # a key is not cut in two
+    return list(_listed(connection, now, whole)), following
+
+
+def used_up(connection: Connection, now: datetime, size: int) -> list[Listed]:
+    """Of the windows that end last, and of what is held just now."""
+    windows = connection.execute(OPEN, {"now": now, "size": size}).all()
+    held = sorted({row[0] for row in connection.execute(HOLDERS).all()})[:size]
+    keys = {f"key_{number}": key for number, key in enumerate(held)}
+    at_once = f"{COLUMNS} WHERE span = '{AT_ONCE}' AND limit_key IN ({', '.join(f':{each}' for each in keys)})"
+    rows = [*windows, *(connection.execute(at_once, keys).all() if keys else [])]
+    found = {each for each in _listed(connection, now, rows) if each.is_used_up}
+    return sorted(found, key=lambda each: (each.key, each.span))
+
+
+def _listed(connection: Connection, now: datetime, rows: Sequence[Sequence[Any]]) -> Iterator[Listed]:
     held: Counter[str] = Counter()
     for key, _worker_id, slots, own_lease, runner_lease, finished_at in connection.execute(HOLDERS).all():
         if is_held(own_lease, runner_lease, finished_at, now):
             held[key] += slots
-    for key, span, most, used, ends_at in connection.execute(ROWS).all():
+    for key, span, most, used, ends_at in rows:
         if span == AT_ONCE:
             yield Listed(key, span, held[key], most, None)
         elif utc_from_driver(ends_at) <= now:

@@ -5,7 +5,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mayfly.settings.names import HOME, Key, Names, nearest
+from mayfly.settings.names import ACCOUNT, ACCOUNTS, HOME, Key, Names, nearest
 
 
 class Given(NamedTuple):
@@ -75,7 +75,9 @@ class TomlFile:
     def read(self) -> "TomlFile":
         for name, value in self._document().items():
             if name == "lanes":
-                self._read_lanes(value)
+                self._read_tables(name, value, "[lanes.send_email]", self.names.lane)
+            elif name == ACCOUNTS:
+                self._read_tables(name, value, "[console_accounts.ann]", ACCOUNT)
             elif name == "pools":
                 self._read_pools(value)
             elif name in self.names.plain:
@@ -83,7 +85,7 @@ class TomlFile:
             elif name == "home":
                 self._refuse((name,), f"can only be set in the environment, as {HOME}")
             else:
-                known = self.names.plain | {"lanes", "pools"}
+                known = self.names.plain | {"lanes", "pools", ACCOUNTS}
                 self._refuse((name,), f"is not a setting{_meant(name, known)}")
         return self
 
@@ -99,24 +101,24 @@ class TomlFile:
             self.problems.append(f"{self.file}: is not valid TOML: {error}")
             return {}
 
-    def _read_lanes(self, tables: Any) -> None:
+    def _read_tables(self, kind: str, tables: Any, example: str, known: frozenset[str]) -> None:
         if not isinstance(tables, dict):
-            return self._refuse(("lanes",), "must be tables such as [lanes.send_email]")
-        for lane, table in tables.items():
+            return self._refuse((kind,), f"must be tables such as {example}")
+        for name, table in tables.items():
             if isinstance(table, dict):
-                self._read_lane(lane, table)
+                self._read_table((kind, name), table, known)
             else:
-                self._refuse(("lanes", lane), "must be a table such as [lanes.send_email]")
+                self._refuse((kind, name), f"must be a table such as {example}")
         return None
 
-    def _read_lane(self, lane: str, table: dict[str, Any]) -> None:
-        self._take(("lanes", lane), {})  # the lane itself: an empty table makes it known
+    def _read_table(self, key: Key, table: dict[str, Any], known: frozenset[str]) -> None:
+        self._take(key, {})  # the lane itself: an empty table makes it known
         for name, value in table.items():
-            if name in self.names.lane:
-                self._take(("lanes", lane, name), value)
+            if name in known:
+                self._take((*key, name), value)
             else:
-                why = f"is not a setting of a lane{_meant(name, self.names.lane)}"
-                self._refuse(("lanes", lane, name), why)
+                kind = "an account" if key[0] == ACCOUNTS else "a lane"
+                self._refuse((*key, name), f"is not a setting of {kind}{_meant(name, known)}")
 
     def _read_pools(self, table: Any) -> None:
         if not isinstance(table, dict):

@@ -7,18 +7,24 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 from mayfly.settings.values import (
+    ENVIRONMENT_RULE,
     NAME_PATTERN,
     NAME_RULE,
+    PASSWORD_HASH_RULE,
     PREFIX_RULE,
+    REDACT_RULE,
     SMTP_RULE,
     check_address,
+    check_environment,
     check_host_name,
+    check_password_hash,
     check_prefix,
     check_smtp_url,
     check_textfile,
     check_url,
     check_webhook_secret,
     read_addresses,
+    read_fields,
     read_functions,
     read_modules,
     read_paths,
@@ -86,6 +92,11 @@ Address = Annotated[str, AfterValidator(check_address)]
 Url = Annotated[str, AfterValidator(check_url)]
 SecretUrl = Annotated[SecretStr, AfterValidator(_secretly(check_url))]
 WebhookSecret = Annotated[SecretStr, AfterValidator(_secretly(check_webhook_secret))]
+PasswordHash = Annotated[
+    SecretStr, AfterValidator(_secretly(check_password_hash)), Field(description=PASSWORD_HASH_RULE)
+]
+Environment = Annotated[str, AfterValidator(check_environment), Field(description=ENVIRONMENT_RULE)]
+Fields = Annotated[tuple[str, ...], BeforeValidator(read_fields), Field(description=REDACT_RULE)]
 SmtpUrl = Annotated[SecretStr, AfterValidator(_secretly(check_smtp_url)), Field(description=SMTP_RULE)]
 Textfile = Annotated[Path, AfterValidator(check_textfile)]
 HostName = Annotated[

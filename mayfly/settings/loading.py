@@ -11,7 +11,7 @@ from mayfly.errors import SettingsError
 from mayfly.settings.files import Given
 from mayfly.settings.kinds import SIZE
 from mayfly.settings.model import NAMES, SettingsModel, allowed
-from mayfly.settings.names import Key, variable_of
+from mayfly.settings.names import ACCOUNTS, Key, is_secret, variable_of
 from mayfly.settings.problems import empty_value, sentences, shown
 from mayfly.settings.shape import Secret, Settings
 from mayfly.settings.sources import DEFAULT, Home, find_home, nested, read_sources
@@ -68,6 +68,9 @@ def _origins(settings: Settings, home: Home, given: Mapping[Key, Given]) -> Iter
     for key, told in sorted(given.items()):
         if key[0] == "pools":
             yield Origin(told.spelled, str(settings.pools[key[1]]), told.source)
+        elif key[0] == ACCOUNTS and len(key) == 3:
+            value = "***" if is_secret(key) else settings.console_accounts[key[1]].role
+            yield Origin(told.spelled, value, told.source)
         elif key[0] == "lanes" and len(key) == 3:
             yield Origin(told.spelled, shown(getattr(settings.lanes[key[1]], key[2])), told.source)
 

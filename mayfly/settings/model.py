@@ -25,10 +25,13 @@ from mayfly.settings.kinds import (
     Addresses,
     Count,
     Days,
+    Environment,
+    Fields,
     Functions,
     HostName,
     Modules,
     Name,
+    PasswordHash,
     Paths,
     Prefix,
     Real,
@@ -43,17 +46,21 @@ from mayfly.settings.kinds import (
     size,
     whole,
 )
-from mayfly.settings.names import SECRETS, Key, Names
+from mayfly.settings.names import ACCOUNTS, SECRETS, Key, Names
 from mayfly.settings.problems import CONFLICTS
-from mayfly.settings.shape import LaneSettings, Secret, Settings
+from mayfly.settings.shape import AccountSettings, LaneSettings, Secret, Settings
 from mayfly.settings.values import (
     DATABASE_RULE,
+    ENVIRONMENT_RULE,
     KIB,
     LONGEST_LINGER,
     LONGEST_TIMEOUT,
     MIB,
+    PASSWORD_HASH_RULE,
     POLL_INTERVALS,
     PREFIX_RULE,
+    REDACTED,
+    ROLES,
     SCHEDULE_FILES,
     SMTP_URL,
     TEXTFILE_RULE,
@@ -81,6 +88,15 @@ class LaneModel(BaseModel):
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None
     external: Annotated[bool, Field(description="true or false")] = False
     latency_target: Annotated[Real | None, duration(1, LONGEST_TIMEOUT), DURATION] = None
+
+
+class AccountModel(BaseModel):
+    """Somebody who may log in to the web console."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    role: Annotated[Literal["viewer", "operator", "admin"], one_of(*ROLES)]
+    password_hash: PasswordHash
 
 
 class SettingsModel(BaseSettings):
@@ -148,7 +164,12 @@ class SettingsModel(BaseSettings):
     console_tls_proxy: Annotated[bool, Field(description="true or false")] = False
     console_body_limit: Annotated[int, size(KIB, 64 * MIB), SIZE] = MIB
     console_rate: Annotated[int, whole(1, 100_000), NUMBER] = 100
+    console_password_hash: Annotated[PasswordHash | None, Field(description=PASSWORD_HASH_RULE)] = None
+    console_session: Annotated[Real, duration(1, LONGEST_TIMEOUT), DURATION] = 43_200.0
+    console_environment: Annotated[Environment | None, Field(description=ENVIRONMENT_RULE)] = None
+    redact: Fields = REDACTED
     health_dead_limit: Annotated[int, whole(0, 1_000_000), NUMBER] = 0
+    console_accounts: Annotated[dict[Name, AccountModel], Field(description="a table for each account")] = {}
     lanes: Annotated[dict[Name, LaneModel], Field(description="a table for each lane")] = {}
     pools: Annotated[dict[Name, Count], Field(description="a whole number from 1 to 1000")] = {}
 
@@ -157,6 +178,10 @@ class SettingsModel(BaseSettings):
         fields = {name: getattr(self, name) for name in Settings._fields}
         for name in SECRETS:
             fields[name] = fields[name] and Secret(fields[name].get_secret_value())
+        fields[ACCOUNTS] = {
+            name: AccountSettings(each.role, Secret(each.password_hash.get_secret_value()))
+            for name, each in self.console_accounts.items()
+        }
         fields["lanes"] = {name: LaneSettings(**lane.model_dump()) for name, lane in self.lanes.items()}
         return Settings(**fields)
 
@@ -206,13 +231,14 @@ class SettingsModel(BaseSettings):
 
 
 NAMES = Names(
-    plain=frozenset(SettingsModel.model_fields) - {"home", "lanes", "pools"},
+    plain=frozenset(SettingsModel.model_fields) - {"home", ACCOUNTS, "lanes", "pools"},
     lane=frozenset(LaneModel.model_fields),
 )
 
 
 def allowed(key: Key) -> str:
     """In words, what the setting may be."""
-    of_lane = key[0] == "lanes" and len(key) == 3
-    field = LaneModel.model_fields[key[2]] if of_lane else SettingsModel.model_fields[key[0]]
+    inner: dict[str, type[BaseModel]] = {"lanes": LaneModel, ACCOUNTS: AccountModel}
+    is_inner = key[0] in inner and len(key) == 3
+    field = inner[key[0]].model_fields[key[2]] if is_inner else SettingsModel.model_fields[key[0]]
     return field.description or ""

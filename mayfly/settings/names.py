@@ -3,12 +3,17 @@
 from collections.abc import Iterable
 from functools import cached_property
 
-# ("batch_size",) or ("lanes", "send_email", "rank") or ("pools", "email")
+# ("batch_size",) or ("lanes", "send_email", "rank") or ("pools", "email") or ("console_accounts", "ann", "role")
 Key = tuple[str, ...]
 
 HOME = "MAYFLY_HOME"
 # What may also be read from a file that NAME_FILE names: a heartbeat's and a webhook's URL are as good as a password.
-SECRETS = ("database_url", "heartbeat_url", "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url")
+SECRETS = (
+    "database_url", "heartbeat_url", "alert_webhook_url", "alert_webhook_secret", "alert_smtp_url",
+    "console_password_hash",
+)  # fmt: skip
+ACCOUNTS = "console_accounts"
+ACCOUNT = frozenset({"role", "password_hash"})  # what is said of each
 
 # One letter in ten. Looser, and UPLOAD_LIMIT would be taken for PAYLOAD_LIMIT.
 _CLOSE = 0.9
@@ -18,6 +23,10 @@ _INNOCENT = frozenset({"HOSTNAME"})
 
 def variable_of(key: Key) -> str:
     return HOME if key == ("home",) else "__".join(key).upper()
+
+
+def is_secret(key: Key) -> bool:
+    return key[0] in SECRETS or (key[0] == ACCOUNTS and key[-1] == "password_hash")
 
 
 SECRET_FILES = {(name,): f"{variable_of((name,))}_FILE" for name in SECRETS}
@@ -39,6 +48,9 @@ class Names:
         if variable.startswith("POOLS__"):
             pool = variable.removeprefix("POOLS__").lower()
             return ("pools", pool) if pool else None
+        if variable.startswith("CONSOLE_ACCOUNTS__"):
+            account, _, word = variable.removeprefix("CONSOLE_ACCOUNTS__").rpartition("__")
+            return (ACCOUNTS, account.lower(), word.lower()) if account and _is_name(word, ACCOUNT) else None
         if variable.startswith("LANES__"):
             # From the right, so that a lane may have __ in its name.
             lane, _, word = variable.removeprefix("LANES__").rpartition("__")
@@ -50,6 +62,8 @@ class Names:
         head, separator, rest = variable.partition("__")
         if variable.startswith("LANES_"):
             return self._doubt_about_lane(variable)
+        if variable.startswith("CONSOLE_ACCOUNTS"):
+            return "write CONSOLE_ACCOUNTS__NAME__ and one of PASSWORD_HASH, ROLE"
         if separator and (heads := _close(head.upper(), ("LANES", "POOLS"), cutoff=0.85)):
             meant = f"{heads[0]}__{rest}"
             return f"did you mean {meant}?" if self.key_of(meant) else None

@@ -7,13 +7,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from mayfly.settings.files import Given
-from mayfly.settings.names import SECRETS, Key, variable_of
+from mayfly.settings.names import ACCOUNTS, Key, is_secret, variable_of
 from mayfly.settings.sources import DEFAULT
 from mayfly.settings.values import NAME_RULE, mask_password
 
 CONFLICTS = "conflicts"  # pydantic's name for an error that carries Conflicts
 
 _LONGEST_SHOWN = 60
+_SINGULAR = {"lanes": "a lane", "pools": "a pool", ACCOUNTS: "an account"}
 
 
 def empty_value(key: Key, given: Given, allowed: Callable[[Key], str]) -> str:
@@ -46,17 +47,17 @@ def shown(value: object) -> str:
 
 def _said(key: Key, given: Mapping[Key, Given], default: object = None) -> str:
     told = given.get(key) or Given(variable_of(key), default, DEFAULT)
-    value = "" if key[0] in SECRETS or told.value is None else f"={shown(told.value)}"
+    value = "" if is_secret(key) or told.value is None else f"={shown(told.value)}"
     return f"{told.spelled}{value} ({told.source})"
 
 
 def _wrong_name(detail: ErrorDetails, given: Mapping[Key, Given]) -> str:
     kind, name = str(detail["loc"][0]), str(detail["loc"][1])
     told = next(told for key, told in given.items() if key[:2] == (kind, name))
-    return f"{told.spelled} ({told.source}): the name of a {kind[:-1]} must be {NAME_RULE}"
+    return f"{told.spelled} ({told.source}): the name of {_SINGULAR[kind]} must be {NAME_RULE}"
 
 
 def _key_of(detail: ErrorDetails) -> Key:
     # Pydantic's path goes on into the value: ("handlers", 0).
-    depth = {"lanes": 3, "pools": 2}.get(str(detail["loc"][0]), 1)
+    depth = {"lanes": 3, "pools": 2, ACCOUNTS: 3}.get(str(detail["loc"][0]), 1)
     return tuple(str(part) for part in detail["loc"][:depth])

@@ -14,8 +14,8 @@ from mayfly.errors import SettingsError
 from mayfly.settings.conflicts import conflicts_in
 from mayfly.settings.files import Given
 from mayfly.settings.names import SECRETS, Key
-from mayfly.settings.rules import LANE, NAMES, POOL, SETTINGS, plain_host_name, plain_name
-from mayfly.settings.shape import LaneSettings, Secret, Settings
+from mayfly.settings.rules import ACCOUNT, LANE, NAMES, POOL, SETTINGS, plain_host_name, plain_name
+from mayfly.settings.shape import AccountSettings, LaneSettings, Secret, Settings
 from mayfly.settings.sources import find_home, read_sources
 from mayfly.settings.values import database_url, under_home
 
@@ -47,6 +47,7 @@ def _settings(home: Path, given: Mapping[Key, Given]) -> Settings:
     values = {each: rule.default for each, rule in SETTINGS.items()}
     lanes: dict[str, LaneSettings] = {}
     pools: dict[str, int] = {}
+    accounts: dict[str, dict[str, Any]] = {}
     for key, told in given.items():
         if told.is_empty:
             raise ValueError
@@ -56,12 +57,23 @@ def _settings(home: Path, given: Mapping[Key, Given]) -> Settings:
             case ("lanes", lane, *own):
                 known = lanes.get(plain_name(lane), LaneSettings())
                 lanes[lane] = known._replace(**{each: LANE[each].accept(told.value) for each in own})
+            case ("console_accounts", account, *own):
+                known_of = accounts.setdefault(plain_name(account), {})
+                known_of.update({each: ACCOUNT[each].accept(told.value) for each in own})
             case (plain,):
                 values[plain] = SETTINGS[plain].accept(told.value)
-    settings = Settings(home=home, **_under(home, values), lanes=lanes, pools=pools)
+    settings = Settings(
+        home=home, **_under(home, values), console_accounts=_accounts(accounts), lanes=lanes, pools=pools
+    )
     if any(conflicts_in(settings)):
         raise ValueError
     return settings
+
+
+def _accounts(given: Mapping[str, Mapping[str, Any]]) -> dict[str, AccountSettings]:
+    if any(each.keys() != ACCOUNT.keys() for each in given.values()):
+        raise ValueError  # one that lacks something
+    return {name: AccountSettings(each["role"], Secret(each["password_hash"])) for name, each in given.items()}
 
 
 def _under(home: Path, values: Mapping[str, Any]) -> dict[str, Any]:

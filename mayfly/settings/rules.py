@@ -16,16 +16,21 @@ from mayfly.settings.values import (
     MIB,
     NAME_PATTERN,
     POLL_INTERVALS,
+    REDACTED,
+    ROLES,
     SCHEDULE_FILES,
     SMTP_URL,
     check_address,
+    check_environment,
     check_host_name,
+    check_password_hash,
     check_prefix,
     check_smtp_url,
     check_textfile,
     check_url,
     check_webhook_secret,
     read_addresses,
+    read_fields,
     read_functions,
     read_modules,
     read_paths,
@@ -176,6 +181,10 @@ SETTINGS: Mapping[str, Rule] = {
     "console_tls_proxy": Rule(_truth, False),
     "console_body_limit": Rule(_size, MIB, KIB, 64 * MIB),
     "console_rate": Rule(_whole, 100, 1, 100_000),
+    "console_password_hash": Rule(_checked(check_password_hash)),
+    "console_session": Rule(_seconds, 43_200.0, 1, LONGEST_TIMEOUT),
+    "console_environment": Rule(_checked(check_environment)),
+    "redact": Rule(read_fields, REDACTED),
     "health_dead_limit": Rule(_whole, 0, 0, 1_000_000),
 }
 LANE: Mapping[str, Rule] = {
@@ -189,6 +198,10 @@ LANE: Mapping[str, Rule] = {
     "pool": Rule(plain_name),
     "external": Rule(_truth, False),
     "latency_target": Rule(_seconds, None, 1, LONGEST_TIMEOUT),
+}
+ACCOUNT: Mapping[str, Rule] = {
+    "role": Rule(_text, words=ROLES),
+    "password_hash": Rule(_checked(check_password_hash)),
 }
 POOL = _count()
 NAMES = Names(plain=frozenset(SETTINGS), lane=frozenset(LANE))

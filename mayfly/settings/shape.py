@@ -44,6 +44,13 @@ class LaneSettings(NamedTuple):
     latency_target: float | None = None  # seconds that a due job may wait before somebody is told
 
 
+class AccountSettings(NamedTuple):
+    """Somebody who may log in to the web console."""
+
+    role: str
+    password_hash: Secret
+
+
 class ResolvedLane(NamedTuple):
     """What holds for one lane, the global values filled in."""
 
@@ -113,7 +120,12 @@ class Settings(NamedTuple):
     console_tls_proxy: bool
     console_body_limit: int
     console_rate: int
+    console_password_hash: Secret | None
+    console_session: float
+    console_environment: str | None
+    redact: tuple[str, ...]
     health_dead_limit: int
+    console_accounts: Mapping[str, AccountSettings]
     lanes: Mapping[str, LaneSettings]
     pools: Mapping[str, int]
 

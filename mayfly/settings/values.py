@@ -110,6 +110,43 @@ def check_prefix(value: str) -> str:
     return value
 
 
+PASSWORD_HASH_RULE = "what `mayfly password` prints"  # noqa: S105 - what one looks like
+
+
+def check_password_hash(value: str) -> str:
+    """As argon2 writes it; whoever puts the password itself there must not find the console open for a guess."""
+    numbers = r"v=[0-9]+\$m=[0-9]+,t=[0-9]+,p=[0-9]+"
+    if not re.fullmatch(rf"\$argon2id\${numbers}\$[A-Za-z0-9+/]{{11,}}\$[A-Za-z0-9+/]{{22,}}", value):
+        raise ValueError
+    return value
+
+
+ENVIRONMENT_RULE = "1 to 32 printable characters"
+
+
+def check_environment(value: str) -> str:
+    if not (len(value.strip()) >= 1 and len(value) <= 32 and value.isprintable()):
+        raise ValueError
+    return value
+
+
+REDACTED = ("password", "secret", "token", "api_key", "authorization")  # named so by most who have any
+REDACT_RULE = "names of payload fields, separated by commas"
+
+
+def read_fields(value: object) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
+        raise ValueError
+    fields = tuple(name.strip().lower() for name in names)
+    if not all(fields):
+        raise ValueError
+    return fields
+
+
+ROLES = ("viewer", "operator", "admin")  # each may what those before it may
+
+
 URL_RULE = "a URL that begins with http:// or https://"
 _HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
 

@@ -117,6 +117,19 @@ class Stage:
             raise Failed(f"{' '.join(arguments[:2])} ended with {process.returncode}: {answer[-2000:].strip()}")
         return Spent(seconds, usage.ru_utime + usage.ru_stime, answer)
 
+    @contextmanager
+    def started(self, *arguments: str, settings: Mapping[str, str] = USUAL) -> Iterator[Callable[[], bool]]:
+        """`python …` that goes on beside us; whether it still does."""
+        with (self.home / "said").open("w+b") as said:
+            process = subprocess.Popen(  # noqa: S603 - our own programs
+                [sys.executable, *arguments], env=self._environment(settings), cwd="/", stdout=said, stderr=said
+            )
+            try:
+                yield lambda: process.poll() is None
+            finally:
+                process.terminate()
+                process.wait()
+
     def _environment(self, changes: Mapping[str, str]) -> dict[str, str]:
         """Mayfly's own defaults but for MAX_LOAD: what else the machine does must not cut a plan.
 

@@ -194,12 +194,23 @@ def test_text_is_found_in_payloads_errors_and_keys(database: Database) -> None:
     assert listed(database, text="ann%org") == []
 
 
-@pytest.mark.parametrize("after", ["", "x", "1~2~3", "2026-05-04T12:00:00~x", "yesterday~5"])
+@pytest.mark.parametrize(
+    "after", ["", "x", "1~2~3", "2026-05-04T12:00:00~x", "yesterday~5", f"2026-05-04T12:00:00~{2**63}"]
+)
 def test_a_position_that_no_page_gave_is_a_sentence(database: Database, after: str) -> None:
     insert_row(database)
 
     with pytest.raises(BadField, match="must be what the page before has given as next"):
         page_of(database, Which(lane="default"), after=after)
+
+
+@pytest.mark.parametrize("after", [f"{2**63}", f"-{2**70}", "9" * 5000])
+def test_a_position_beyond_all_numbers_is_one_too(database: Database, after: str) -> None:
+    """Of the whole table, whose positions are numbers alone."""
+    insert_row(database)
+
+    with pytest.raises(BadField, match="must be what the page before has given as next"):
+        page_of(database, after=after)
 
 
 @pytest.mark.parametrize("size", [0, -1, 1001])

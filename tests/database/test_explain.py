@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, text
 from mayfly.clock import milliseconds
 from mayfly.dialect import Values
 from mayfly.engine import Database
-from mayfly.jobs.browse import lanes
+from mayfly.jobs.browse import lanes, tabs
 from mayfly.jobs.browse.jobs import OPEN
 from mayfly.jobs.childless import youngest_statement
 from mayfly.jobs.circumstances import before_statement
@@ -31,7 +31,7 @@ from mayfly.jobs.looks import (
 )
 from mayfly.jobs.operate.cancelling import cancellable
 from mayfly.jobs.prune import finished_jobs
-from mayfly.jobs.ranges import Range
+from mayfly.jobs.ranges import Range, past
 from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
 from mayfly.jobs.unique import holder_statement, over_statement
 from mayfly.jobs.which import Which, ranges
@@ -266,6 +266,29 @@ def test_lanes_are_counted_no_further_than_their_caps(crowded: Database) -> None
 
     assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
     assert look.rows == told(crowded, 21 + 1 + 21)
+
+
+def test_statuses_are_counted_no_further_than_their_caps(crowded: Database) -> None:
+    """Each by the claim index, none beyond one more than the cap."""
+    values = {"lane_0": "default", "lane_1": "mail"}
+
+    look = explained(crowded, tabs.lanes_statement(JOBS, 2, ("pending", "done", "dead")), values)
+
+    assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
+    assert look.rows == told(crowded, 2 * (tabs.COUNTED + 1) + 1)
+
+
+def test_an_estimate_reads_down_to_its_floor_alone(crowded: Database) -> None:
+    """A type that is not there, in a lane of 200,000 that wait: so many rows as are worth it."""
+    which = Which(lane="default", type="none")
+    [found] = [each for each in ranges_of(crowded, which) if "priority = 1" in each.where and "pending" in each.where]
+    floor = crowded.read(lambda connection: found.floor(connection, 500))
+    statement = found._rest(past(found.key, ">", "floor", or_equal=True))
+
+    look = explained(crowded, f"SELECT {found.id} {statement}", found.given(1, floor=floor))
+
+    assert (look.indexes, look.scans) == (("mayfly_jobs_claim",), ())
+    assert look.rows is None or look.rows <= 500
 
 
 def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) -> None:

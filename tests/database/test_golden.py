@@ -38,13 +38,14 @@ from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
 from mayfly.jobs.later import Later
 from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
 from mayfly.jobs.operate import CANCEL, cancel, count_found
+from mayfly.jobs.operate.estimate import estimate
 from mayfly.jobs.outside import Hold, Wish
 from mayfly.jobs.pauses import Pause, bring_back, load_pauses
 from mayfly.jobs.prune import Keep, prune
 from mayfly.jobs.rescue import expired_jobs, held_jobs
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual
+from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual, write_totals
 from mayfly.jobs.which import Which
 from mayfly.limits.holdings import Holdings
 from mayfly.limits.limit import Limit, Need
@@ -55,6 +56,7 @@ from mayfly.schedules.fire import fire_due
 from mayfly.schedules.parse import parse_line
 from mayfly.schedules.store import pause, resume
 from mayfly.schema import JOBS, NORMAL
+from mayfly.tally import Count
 from mayfly.version import require_version
 from tests.database.factories import (
     change_job,
@@ -248,8 +250,8 @@ def operating(database: Database) -> Iterator[str]:
 def browsing(database: Database) -> Iterator[str]:
     now = database.clock.now()
 
-    def jobs(which: Which, words: str | None = None) -> Callable[[], object]:
-        return lambda: database.read(lambda c: browse.list_jobs(c, JOBS, which, words, size=1))
+    def jobs(which: Which, words: str | None = None, field: tuple[str, str] | None = None) -> Callable[[], object]:
+        return lambda: database.read(lambda c: browse.list_jobs(c, JOBS, which, words, size=1, field=field))
 
     yield chapter("list all jobs", jobs(Which()))
     yield chapter("list jobs by status and lane", jobs(Which(lane="operated", status="pending")))
@@ -258,7 +260,31 @@ def browsing(database: Database) -> Iterator[str]:
     yield chapter("list the dead", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "settled")))
     yield chapter("list hosts", lambda: database.read(lambda c: browse.list_hosts(c, now)))
     yield chapter("list cycles", lambda: database.read(browse.list_cycles))
+    yield chapter(
+        "list minutes", lambda: database.read(lambda c: browse.list_minutes(c, now, before=milliseconds(now)))
+    )
+    yield chapter("how regular cycles were", lambda: database.read(lambda c: browse.read_regularity(c, now)))
+    yield chapter(
+        "figures over time", lambda: database.read(lambda c: browse.read_history(c, browse.PERIODS["1h"], now))
+    )
+    yield chapter("sparklines", lambda: database.read(lambda c: browse.read_sparks(c, now)))
+    died = {("mail", "noop", "dead"): Count(1)}
+    database.run(lambda c: write_totals(c, milliseconds(now), "", died))
+    yield chapter("what has newly died", lambda: database.read(lambda c: browse.list_newly_dead(c, JOBS, now)))
     yield chapter("list runners", lambda: database.read(browse.list_runners))
+    yield chapter("find runners", lambda: database.read(lambda c: browse.runners_named(c, ["worker-1", "worker-2"])))
+    yield chapter(
+        "count statuses", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(lane="mail")))
+    )
+    yield chapter(
+        "count a group", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(group_key="g")))
+    )
+    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_deaths(c, JOBS, now, "settled")))
+    yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 1, "g")))
+    yield chapter("payloads", lambda: database.read(lambda c: browse.read_payloads(c, JOBS, [1, 2])))
+    yield chapter("search by a field", jobs(Which(lane="mail", status="dead"), field=("to", "ann")))
+    ended = Which(lane="operated", type="noop", finished_after=now)
+    yield chapter("estimate", lambda: estimate(database, JOBS, operate.RETRY, ended))
     yield chapter("list deeds", lambda: database.read(browse.list_deeds))
 
 

@@ -2,7 +2,6 @@
 
 import re
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,27 +12,18 @@ from mayfly.slicing import SLICES_ALLOWED
 from mayfly.trail import CHECKPOINT_LIMIT
 from mayfly.usual import ENOUGH_RUNS, LONG_SECONDS, USUAL, fits
 from runner.foresight import MOST_DEFERRED
+from tests.docs.consoles import page_named
+from tests.docs.projects import files_of, run_project
 from tests.factories import NOON
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "long-jobs.md").read_text("utf-8")
-FILES = dict(re.findall(r"^```python\n# (\S+)\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
+PAGE = page_named("long-jobs.md")
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands: a project with two files, and a third that names the handlers."""
-    monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
-    (pytester.path / "mayfly.toml").write_text('handlers = ["shop.imports"]\n')
-    for name, text in FILES.items():
-        path = pytester.path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=60)
-
-    result.assert_outcomes(passed=FILES["tests/test_imports.py"].count("\ndef test_"))
+    """The page's two files are somebody's project."""
+    run_project(pytester, monkeypatch, files_of(PAGE))
 
 
 def test_the_minute_is_as_the_code_decides_it() -> None:

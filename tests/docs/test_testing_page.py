@@ -4,34 +4,25 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from freezegun import freeze_time
 
 import mayfly.testing
 from mayfly.testing import assert_enqueued, drain, run_inline, using_database
+from tests.docs.consoles import page_named
+from tests.docs.projects import files_of, run_project
 
 pytest_plugins = ["pytester"]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text("utf-8")
-FILES = dict(re.findall(r"^```python\n# (\S+)\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL))
+PAGE = page_named("testing.md")
+FILES = files_of(PAGE)
 
 
 def test_the_example_passes(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it stands: a project with two files, and a third that names the handlers."""
-    monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
-    (pytester.path / "mayfly.toml").write_text('handlers = ["shop.jobs"]\n')
-    for name, text in FILES.items():
-        path = pytester.path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
+    """The page's two files are somebody's project, and leave no database in it."""
+    run_project(pytester, monkeypatch, FILES)
 
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=60)
-
-    result.assert_outcomes(passed=FILES["tests/test_jobs.py"].count("\ndef test_"))
-    assert sorted(FILES) == ["shop/jobs.py", "tests/test_jobs.py"]
     assert list(pytester.path.glob("*.db")) == []
 
 

@@ -158,6 +158,22 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND typ
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= %(since)s ORDER BY cycle_id DESC LIMIT 2000;
@@ -310,9 +326,59 @@ SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
 -- list cycles
 SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT %(size)s;
 
+-- list minutes
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < %(before)s ORDER BY id DESC LIMIT %(size)s;
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= %(since)s GROUP BY host;
+SELECT started_at FROM mayfly_cycles WHERE id >= %(before)s AND host = %(host)s ORDER BY id LIMIT 1;
+
+-- how regular cycles were
+SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= %(since)s ORDER BY id;
+
+-- figures over time
+SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = %(span)s AND begins >= %(since)s UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= %(since)s;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= %(since)s AND duration_ms IS NOT NULL;
+
+-- sparklines
+SELECT lane, cycle_id - cycle_id %% 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id %% 120000;
+
+-- what has newly died
+SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
+SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS said, finished_at FROM mayfly_attempts WHERE finished_at >= %(since)s ORDER BY finished_at DESC LIMIT %(size)s) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT %(size)s;
+
+-- find runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (%(name_0)s, %(name_1)s);
+
+-- count statuses
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+
+-- count a group
+SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = %(key)s ORDER BY id DESC LIMIT %(size)s) AS newest GROUP BY status;
+
+-- list deaths
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
+
+-- payloads
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+
+-- search by a field
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+
+-- estimate
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 
 -- list deeds
 SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT %(size)s;
@@ -341,8 +407,8 @@ BEGIN;
 DELETE FROM mayfly_slots WHERE limit_key = %(limit_key)s AND worker_id = %(worker_id)s;
 
 -- list limits
-SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
 -- figures of all times
 SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
@@ -367,11 +433,60 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND typ
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (%(lane)s, %(type)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s FOR UPDATE;
 UPDATE mayfly_counters SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE lane = %(lane)s AND type = %(type)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (%(span)s, %(begins)s, %(outcome)s, %(jobs)s, %(durations)s, %(waits)s) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s FOR UPDATE;
+UPDATE mayfly_history SET jobs = %(jobs)s, durations = %(durations)s, waits = %(waits)s WHERE span = %(span)s AND begins = %(begins)s AND outcome = %(outcome)s;
 BEGIN;
 SELECT number FROM mayfly_locks WHERE name = 'counted' FOR UPDATE;
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (%(host)s, %(exit_code)s, %(last_at)s, %(cycles)s, %(spawned)s, %(successful)s, %(timed_out)s, %(rescued)s, %(repeated)s, %(pruned)s, %(duration_ms)s) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = %(last_at)s, cycles = cycles + %(cycles)s, spawned = spawned + %(spawned)s, successful = successful + %(successful)s, timed_out = timed_out + %(timed_out)s, rescued = rescued + %(rescued)s, repeated = repeated + %(repeated)s, pruned = pruned + %(pruned)s, duration_ms = duration_ms + %(duration_ms)s WHERE host = %(host)s AND exit_code = %(exit_code)s;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > %(since)s AND id <= %(until)s AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = %(until)s WHERE name = 'counted';
 DELETE FROM mayfly_hosts WHERE last_at < %(before)s;
 
@@ -466,6 +581,18 @@ SELECT id FROM mayfly_cycles WHERE started_at < %(before)s ORDER BY started_at L
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < %(before)s ORDER BY cycle_id LIMIT 500;
 BEGIN;
 DELETE FROM mayfly_totals WHERE cycle_id IN (%(key_0)s);
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
+SELECT begins FROM mayfly_history WHERE span = %(span)s AND begins < %(before)s ORDER BY begins LIMIT 500;
+BEGIN;
+DELETE FROM mayfly_history WHERE begins IN (%(key_0)s) AND span = %(span)s;
 SELECT id FROM mayfly_audit WHERE done_at < %(before)s ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < %(before)s ORDER BY created_at LIMIT 500;
 

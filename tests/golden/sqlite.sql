@@ -165,6 +165,22 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type =
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
 UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 
 -- how long jobs take
 SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since ORDER BY cycle_id DESC LIMIT 2000;
@@ -318,9 +334,59 @@ SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
 -- list cycles
 SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles ORDER BY id DESC LIMIT :size;
 
+-- list minutes
+SELECT id, host, started_at, finished_at, exit_code, pending, planned, spawned, successful, failed, timed_out, rescued, repeated, pruned, duration_ms, note FROM mayfly_cycles WHERE id < :before ORDER BY id DESC LIMIT :size;
+SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host;
+SELECT started_at FROM mayfly_cycles WHERE id >= :before AND host = :host ORDER BY id LIMIT 1;
+
+-- how regular cycles were
+SELECT host, started_at, duration_ms FROM mayfly_cycles WHERE id >= :since ORDER BY id;
+
+-- figures over time
+SELECT begins, outcome, jobs, CASE WHEN outcome = 'cycle' THEN durations ELSE waits END FROM mayfly_history WHERE span = :span AND begins >= :since UNION ALL SELECT cycle_id, outcome, jobs, waits FROM mayfly_totals WHERE worker_id > '' AND cycle_id >= :since;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND id >= :since AND duration_ms IS NOT NULL;
+
+-- sparklines
+SELECT lane, cycle_id - cycle_id % 120000, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'done' GROUP BY lane, cycle_id - cycle_id % 120000;
+
+-- what has newly died
+SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
+SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS said, finished_at FROM mayfly_attempts WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT :size;
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size;
+
+-- find runners
+SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.worker_id IN (:name_0, :name_1);
+
+-- count statuses
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'processing' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_1 UNION ALL SELECT 2, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'done' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_2 UNION ALL SELECT 3, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'dead' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_3 UNION ALL SELECT 4, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'cancelled' ORDER BY priority, run_at, id LIMIT 1001) AS counted_0_4;
+
+-- count a group
+SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = :key ORDER BY id DESC LIMIT :size) AS newest GROUP BY status;
+
+-- list deaths
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+
+-- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id < :id ORDER BY id DESC LIMIT :size;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id > :id ORDER BY id ASC LIMIT :size;
+
+-- payloads
+SELECT id, payload FROM mayfly_jobs WHERE id IN (…);
+
+-- search by a field
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+
+-- estimate
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET :size;
 
 -- list deeds
 SELECT id, done_at, done_by, via, verb, subject, jobs, reason FROM mayfly_audit ORDER BY id DESC LIMIT :size;
@@ -349,8 +415,8 @@ BEGIN IMMEDIATE;
 DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id;
 
 -- list limits
-SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 SELECT limit_key, span, most, used, opens_at FROM mayfly_limits ORDER BY limit_key, span;
+SELECT mayfly_slots.limit_key, mayfly_slots.worker_id, mayfly_slots.held, mayfly_slots.lease_until, mayfly_runners.lease_until, mayfly_runners.finished_at FROM mayfly_slots LEFT JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id;
 
 -- figures of all times
 SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_counters UNION ALL SELECT lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE worker_id > '';
@@ -375,11 +441,60 @@ SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type =
 INSERT INTO mayfly_counters (lane, type, outcome, jobs, durations, waits) VALUES (:lane, :type, :outcome, :jobs, :durations, :waits) ON CONFLICT (lane, type, outcome) DO NOTHING;
 SELECT jobs, durations, waits FROM mayfly_counters WHERE lane = :lane AND type = :type AND outcome = :outcome;
 UPDATE mayfly_counters SET jobs = :jobs, durations = :durations, waits = :waits WHERE lane = :lane AND type = :type AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits) VALUES (:span, :begins, :outcome, :jobs, :durations, :waits) ON CONFLICT (span, begins, outcome) DO NOTHING;
+SELECT jobs, durations, waits FROM mayfly_history WHERE span = :span AND begins = :begins AND outcome = :outcome;
+UPDATE mayfly_history SET jobs = :jobs, durations = :durations, waits = :waits WHERE span = :span AND begins = :begins AND outcome = :outcome;
 BEGIN IMMEDIATE;
 SELECT number FROM mayfly_locks WHERE name = 'counted';
 SELECT host, COALESCE(exit_code, -1), MAX(started_at), COUNT(*), COALESCE(SUM(spawned), 0), COALESCE(SUM(successful), 0), COALESCE(SUM(timed_out), 0), COALESCE(SUM(rescued), 0), COALESCE(SUM(repeated), 0), COALESCE(SUM(pruned), 0), COALESCE(SUM(duration_ms), 0) FROM mayfly_cycles WHERE id > :since AND id <= :until GROUP BY host, COALESCE(exit_code, -1);
 INSERT INTO mayfly_hosts (host, exit_code, last_at, cycles, spawned, successful, timed_out, rescued, repeated, pruned, duration_ms) VALUES (:host, :exit_code, :last_at, :cycles, :spawned, :successful, :timed_out, :rescued, :repeated, :pruned, :duration_ms) ON CONFLICT (host, exit_code) DO NOTHING;
 UPDATE mayfly_hosts SET last_at = :last_at, cycles = cycles + :cycles, spawned = spawned + :spawned, successful = successful + :successful, timed_out = timed_out + :timed_out, rescued = rescued + :rescued, repeated = repeated + :repeated, pruned = pruned + :pruned, duration_ms = duration_ms + :duration_ms WHERE host = :host AND exit_code = :exit_code;
+SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL;
 UPDATE mayfly_locks SET number = :until WHERE name = 'counted';
 DELETE FROM mayfly_hosts WHERE last_at < :before;
 
@@ -474,6 +589,18 @@ SELECT id FROM mayfly_cycles WHERE started_at < :before ORDER BY started_at LIMI
 SELECT cycle_id FROM mayfly_totals WHERE cycle_id < :before ORDER BY cycle_id LIMIT 500;
 BEGIN IMMEDIATE;
 DELETE FROM mayfly_totals WHERE cycle_id IN (:key_0);
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
+SELECT begins FROM mayfly_history WHERE span = :span AND begins < :before ORDER BY begins LIMIT 500;
+BEGIN IMMEDIATE;
+DELETE FROM mayfly_history WHERE begins IN (:key_0) AND span = :span;
 SELECT id FROM mayfly_audit WHERE done_at < :before ORDER BY done_at LIMIT 500;
 SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY created_at LIMIT 500;
 

@@ -27,6 +27,9 @@ TWO_TESTS = """
         assert_enqueued("noop", {"of": "two"}, count=1)
 """
 
+# Plugins of packages that only our own tests need, which load what ours must not.
+OTHERS_LEFT_OUT = ("-p", "no:schemathesis", "-p", "no:anyio")
+
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
@@ -35,10 +38,6 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     return pytester
-
-
-# Plugins of packages that only our own tests need, which load what ours must not.
-OTHERS_LEFT_OUT = ("-p", "no:schemathesis", "-p", "no:anyio")
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:

@@ -5,6 +5,6 @@ from shutil import which
 
 from tests.servers import missing_packages
 
-PROGRAMS = {"promtool": "prometheus"}  # and where they come from
+PROGRAMS = {"promtool": "prometheus", "chromium": "chromium"}  # and where they come from
 
 print(*missing_packages(os.environ), *(package for program, package in PROGRAMS.items() if which(program) is None))

@@ -20,14 +20,13 @@ import psutil
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
+from tests.servers.directory import directory_for_servers
 from tests.servers.server import DidNotStart, Server, Unavailable
 
 READY_SECONDS = 60.0
 STOP_SECONDS = 30.0
 # Below the kernel's ephemeral range, where a client that calls a killed server can be given that very port.
 PORTS = range(20000, 32000)
-# Not TMPDIR: the accounts mysql and postgres must be able to enter, and a socket's path is short.
-TEMPORARY = "/tmp"
 # Waits for the end of the tests and cleans up after those that had no time for it (kill -9). Ten seconds at
 # most, since a dead server may stay a zombie where nobody waits for orphans.
 UNDERTAKER = """
@@ -178,7 +177,7 @@ class PrivateServer(Server, ABC):
 
     def _make_directory(self) -> None:
         identity = self._identity()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=TEMPORARY))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=directory_for_servers()))
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])
 

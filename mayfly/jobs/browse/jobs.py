@@ -9,10 +9,10 @@ from mayfly.connection import Connection
 from mayfly.dialect import Dialect
 from mayfly.errors import BadField
 from mayfly.jobs.browse.capped import facts_of, read_row
+from mayfly.jobs.browse.fields import field_pattern, has_field, pattern, read_payloads
 from mayfly.jobs.ranges import Position, Range, not_empty, position_of, position_text, read_position
 from mayfly.jobs.which import Which, everything, ranges
 from mayfly.schema import STATUSES, JobTable
-from mayfly.wording import storable
 
 SEARCHED = 10_000  # rows that one page may look at for what no index knows
 LONGEST_PAGE = 1000
@@ -57,15 +57,18 @@ def list_jobs(
     text: str | None = None,
     size: int = 50,
     after: str | None = None,
+    field: tuple[str, str] | None = None,
 ) -> Page:
     """`text` is looked for in payloads, errors and keys; `after` is the `next` of the page before.
+
+    `field` is the name of a field that a payload has, at any depth, and its value as people write it.
 
     What an index knows is found at once. What it does not know is looked for in SEARCHED rows, and the next page
     goes on where this one has stopped.
     """
     if not 1 <= size <= LONGEST_PAGE:
         raise BadField("size", size, f"a whole number from 1 to {LONGEST_PAGE}")
-    found = _ranges(connection, jobs, which.checked(), text)
+    found = _ranges(connection, jobs, which.checked(), text, field)
     begin = read_position(connection.dialect, after, len(found[0].key)) if found and after is not None else None
     if any(each.also for each in found):
         found = not_empty(connection, found, begin)
@@ -79,38 +82,36 @@ def list_jobs(
         if floor is not None and len(rows) <= size and (frontier is None or floor > frontier):
             frontier = floor  # what lies below was not looked at in every range
     known = sorted((hit for hit in hits if frontier is None or hit[0] >= frontier), reverse=True)
-    lines = tuple(_lines(connection, jobs, [job_id for _position, job_id in known[:size]]))
+    ids = [job_id for _position, job_id in known[:size]]
+    if field is not None:
+        payloads = read_payloads(connection, jobs, ids)
+        ids = [job_id for job_id in ids if has_field(payloads.get(job_id), *field)]
+    lines = tuple(_lines(connection, jobs, ids))
     if len(known) > size:
         return Page(lines, position_text(known[size - 1][0]))
     return Page(lines, None if frontier is None else position_text(frontier), is_cut=frontier is not None)
 
 
-def _ranges(connection: Connection, jobs: JobTable, which: Which, text: str | None) -> list[Range]:
+def _ranges(
+    connection: Connection, jobs: JobTable, which: Which, text: str | None, field: tuple[str, str] | None
+) -> list[Range]:
     """Without a lane, a status, a group or an error it is the whole table, in the order of arrival."""
     given = {} if text is None else {"text": pattern(text)}
+    given |= {} if field is None else {"field": field_pattern(*field)}
     if which == which._replace(ids=None, lane=None, status=None, group_key=None, error=None):
         found = [everything(jobs, which, given)]
     else:
         found = ranges(connection, jobs, which, OPEN, given)
-    if text is None:
-        return found
-    has_text = f"({' OR '.join(_contains(connection.dialect, jobs))})"
-    return [each._replace(also=" AND ".join(filter(None, (each.also, has_text)))) for each in found]
+    dialect = connection.dialect
+    searches = [] if text is None else [f"({' OR '.join(_contains(dialect, jobs))})"]
+    searches += [] if field is None else [f"LOWER({dialect.as_text(jobs.c.payload)}) LIKE :field ESCAPE '!'"]
+    return [each._replace(also=" AND ".join(filter(None, (each.also, *searches)))) for each in found]
 
 
 def _contains(dialect: Dialect, jobs: JobTable) -> Iterator[str]:
     c = jobs.c
     for column in (dialect.as_text(c.payload), c.last_error, c.type, c.unique_key, c.group_key):
         yield f"LOWER({column}) LIKE :text ESCAPE '!'"
-
-
-def pattern(text: str) -> str:
-    """For LIKE: what stands for other letters stands for itself."""
-    if not isinstance(text, str) or not text or storable(text) != text:
-        raise BadField("text", text, "a text that every database can hold")
-    for each in "!%_":
-        text = text.replace(each, f"!{each}")
-    return f"%{text.lower()}%"
 
 
 def _lines(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Iterator[JobLine]:

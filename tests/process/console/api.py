@@ -3,7 +3,7 @@
 import http.client
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,13 +36,14 @@ class Api:
     installation: Installation
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
+    options: Sequence[str] = ("--api-only",)
 
     def __post_init__(self) -> None:
         self.token = self.make_token("everything", *SCOPES)
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[str]:
-        process = self.installation.start("console", CONSOLE_PORT=str(self.port), **self.settings)
+        process = self.installation.start("console", *self.options, CONSOLE_PORT=str(self.port), **self.settings)
         wait_until(lambda: self.is_up or process.poll() is not None, "the console answers")
         assert process.poll() is None, process.communicate()
         return process

@@ -112,7 +112,7 @@ def test_an_address_that_is_taken_is_a_sentence(serving: Any) -> None:
     """Exit code 1; the one that is there goes on."""
     api: Api = serving()
 
-    second = api.installation.run("console", CONSOLE_PORT=str(api.port))
+    second = api.installation.run("console", "--api-only", CONSOLE_PORT=str(api.port))
 
     assert second.returncode == 1
     assert f"The console cannot listen on 127.0.0.1, port {api.port}: Address already in use" in second.stderr

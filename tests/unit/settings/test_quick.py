@@ -19,6 +19,7 @@ from mayfly.settings.quick import quick_settings
 from mayfly.settings.rules import INFINITE, LANE, POOL, SETTINGS, Rule
 from mayfly.settings.rules import NAMES as QUICK_NAMES
 
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$bWF5Zmx5LW1heWZseS1tYQ$5QyVHmGj0iG9Nd9HtbOxN9Vn6xrOc5pVYk1oYdCVXEY"
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the Standard Webhooks' own examples
 
 patiently = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -121,6 +122,9 @@ def test_the_defaults_are_the_models(tmp_path: Path) -> None:
         {"ALERT_MAIL_TO": "ann@example.com, ops@example.com", "ALERT_SMTP_URL": "smtps://a:b@mail.example.com"},
         {"LANES__MAIL__LATENCY_TARGET": "5m", "OTLP_ENDPOINT": "http://127.0.0.1:4318"},
         {"HOOKS_BEFORE": "app.tracing:before", "HOOKS_ON_DEAD": "app.mail:alarm, app.chat:alarm"},
+        {"CONSOLE_PASSWORD_HASH": HASH, "CONSOLE_SESSION": "8h", "CONSOLE_ENVIRONMENT": "our staging"},
+        {"CONSOLE_ACCOUNTS__ANN__ROLE": "operator", "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH": HASH},
+        {"REDACT": "Password, iban"},
     ],
 )
 def test_what_people_write_is_read(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -188,6 +192,11 @@ def test_a_secret_is_not_shown(tmp_path: Path) -> None:
         {"METRICS_TEXTFILE": "mayfly.txt"},
         {"LANES__MAIL__LATENCY_TARGET": "0"},
         {"MAYFLY_HOME": "relative"},
+        {"CONSOLE_PASSWORD_HASH": "correct horse battery"},
+        {"CONSOLE_ACCOUNTS__ANN__ROLE": "viewer"},
+        {"CONSOLE_ACCOUNTS__ANN__ROLE": "root", "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH": HASH},
+        {"CONSOLE_ACCOUNTS__ANN": "viewer"},
+        {"REDACT": "password,,token"},
     ],
 )
 def test_what_is_wrong_doubtful_or_odd_is_left_to_the_model(tmp_path: Path, environ: dict[str, str]) -> None:
@@ -205,6 +214,8 @@ def test_what_is_wrong_doubtful_or_odd_is_left_to_the_model(tmp_path: Path, envi
         "log_dir = 5",
         "x = 1",
         "[lanes.'a b']",
+        "[console_accounts.ann]",
+        "[console_accounts.'a b']",
         "==",
     ],
 )
@@ -230,6 +241,8 @@ ODD_WORDS = [
     "ann@example.com",
     "x.prom",
     WHSEC,
+    HASH,
+    "viewer",
     "sqlite:///x.db",
     "sqlite://",
     "mysql://u:p@h/d",
@@ -240,6 +253,7 @@ words = st.sampled_from(PLAIN_WORDS + ODD_WORDS)
 names = st.sampled_from(
     [variable_of((name,)) for name in sorted(NAMES.plain)]
     + [f"LANES__MAIL__{name.upper()}" for name in sorted(NAMES.lane)]
+    + ["CONSOLE_ACCOUNTS__ANN__ROLE", "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH"]
     + ["POOLS__EMAIL", "POOLS__TRUE", "BATCH_SIZ", "PATH"]
 )
 

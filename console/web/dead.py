@@ -1,0 +1,31 @@
+"""The dead, by type and error, and how many of them died lately."""
+
+from fastapi import APIRouter, Request, Response
+
+from console.site import Site
+from console.web.page import Here, Viewer, now_of, render
+from console.web.redact import of_payload
+from mayfly.connection import Connection
+from mayfly.jobs import browse
+from mayfly.jobs.browse import Deaths
+from mayfly.schema import JOBS
+
+router = APIRouter()
+
+
+@router.get("/dead")
+async def show(request: Request, site: Here, _person: Viewer, lane: str = "") -> Response:
+    found = await site.look(lambda connection: _look(connection, site, lane or None))
+    return render(request, "dead.html", found=found, lane=lane, windows=tuple(browse.WINDOWS))
+
+
+def _look(connection: Connection, site: Site, lane: str | None) -> Deaths:
+    """What is hidden in the newest one's payload is hidden in the words of its group."""
+    found = browse.list_deaths(connection, JOBS, now_of(site), lane)
+    hidden = site.settings.redact
+    payloads = browse.read_payloads(connection, JOBS, [each.newest_id for each in found.groups]) if hidden else {}
+    groups = [
+        each._replace(message=of_payload(hidden, payloads.get(each.newest_id)).text(each.message))
+        for each in found.groups
+    ]
+    return found._replace(groups=tuple(groups))

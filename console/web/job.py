@@ -1,0 +1,106 @@
+"""One job: what became of it, what it is made of, who its relatives are, and why it waits."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from signal import Signals
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from console.api.shapes import JobId
+from console.site import Site
+from console.web.commands import of_job
+from console.web.jobs import OFFERED
+from console.web.page import Here, Viewer, now_of, render
+from console.web.redact import Redactor
+from mayfly.connection import Connection
+from mayfly.jobs import browse
+from mayfly.jobs.browse import Family, JobView, RunnerView
+from mayfly.jobs.why import Reason
+from mayfly.schema import JOBS
+
+router = APIRouter()
+
+INSIDE = ("payload", "result", "progress", "checkpoint")
+
+
+class Try(NamedTuple):
+    """One attempt, as the timeline shows it."""
+
+    number: int
+    outcome: str
+    began_at: datetime | None
+    ended_at: datetime
+    duration_ms: int | None
+    worker_id: str
+    runner: RunnerView | None
+    how: str  # its runner ended, where that is known and not as usual
+    message: str
+    trace: str
+    fingerprint: str
+
+
+class Shown(NamedTuple):
+    """Everything with what is hidden masked."""
+
+    row: Mapping[str, Any]
+    tries: Sequence[Try]
+    reasons: Sequence[Reason]
+    error: str | None
+
+
+@router.get("/jobs/{job_id}")
+async def show(request: Request, site: Here, _person: Viewer, job_id: JobId) -> Response:
+    now = now_of(site)
+    view, family, runners = await site.look(lambda connection: _look(connection, site, job_id, now))
+    status = view.row["status"]
+    return render(
+        request, "job.html", view=view, shown=masked(view, runners, site.settings.redact), family=family,
+        runners=runners, verbs=OFFERED.get(status, ()), commands=[of_job("show", job_id), *_commands(status, job_id)],
+    )  # fmt: skip
+
+
+def _look(
+    connection: Connection, site: Site, job_id: int, now: datetime
+) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
+    view = browse.read_job(connection, JOBS, job_id, site.settings, site.producer.registry, now)
+    names = [each.worker_id for each in view.attempts]
+    names += [view.row["worker_id"]] if view.row["worker_id"] else []
+    family = browse.read_family(connection, JOBS, job_id, view.row["group_key"])
+    return view, family, browse.runners_named(connection, names)
+
+
+def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> Shown:
+    redactor = Redactor(hidden, view.row["payload"])
+    row = {**view.row, **{name: redactor.value(view.row[name]) for name in INSIDE}}
+    texts = {name: redactor.text(view.row[name]) for name in ("cancel_reason", "waiting_for", "unique_key")}
+    tries = [_try(each, runners.get(each.worker_id), redactor) for each in view.attempts]
+    reasons = [each._replace(text=str(redactor.text(each.text))) for each in view.reasons]
+    return Shown({**row, **texts}, tries, reasons, redactor.text(view.row["last_error"]))
+
+
+def _try(given: Any, runner: RunnerView | None, redactor: Redactor) -> Try:
+    message, _, trace = str(redactor.text(given.error)).partition("\n")
+    took = given.duration_ms
+    began = None if took is None else given.finished_at - timedelta(milliseconds=took)
+    return Try(
+        given.attempt, given.outcome, began, given.finished_at, took, given.worker_id, runner, how_ended(runner),
+        message, trace, given.fingerprint,
+    )  # fmt: skip
+
+
+def how_ended(runner: RunnerView | None) -> str:
+    if runner is None or runner.finished_at is None:
+        return ""
+    if runner.signal:
+        return f"ended by {_signal(runner.signal)}"
+    return f"exit code {runner.exit_code}" if runner.exit_code is not None else runner.ending or ""
+
+
+def _signal(number: int) -> str:
+    """SIGKILL, or its number where this system has no name for it."""
+    return Signals(number).name if number in {*Signals} else f"signal {number}"
+
+
+def _commands(status: str, job_id: int) -> list[str]:
+    return [of_job(verb, job_id) for verb in OFFERED.get(status, ()) if verb != "delay"]

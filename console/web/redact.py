@@ -1,0 +1,83 @@
+"""What is not shown: fields named in REDACT, and their values wherever else they stand. Pure."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mayfly import jsontext
+
+MASK = "•••"
+SHORT = 4  # characters: a shorter value is masked only where it is a word of its own
+
+
+class Redactor:
+    """Made for one job: it knows the secret values of its payload."""
+
+    def __init__(self, fields: Sequence[str], payload: Any = None) -> None:
+        self._fields = frozenset(each.lower() for each in fields)
+        self._patterns = [*_named(sorted(self._fields)), *map(_as_pattern, sorted(self._secrets(payload)))]
+
+    def text(self, given: str | None) -> str | None:
+        """A text of any kind: an error, a traceback."""
+        if given is None:
+            return None
+        for pattern, shown in self._patterns:
+            given = pattern.sub(shown, given)
+        return given
+
+    def value(self, given: Any) -> Any:
+        """A JSON value, with the fields masked at any depth."""
+        if isinstance(given, dict):
+            return {key: MASK if self.is_secret(key) else self.value(each) for key, each in given.items()}
+        if isinstance(given, list):
+            return [self.value(each) for each in given]
+        return self.text(given) if isinstance(given, str) else given
+
+    def is_secret(self, field: str) -> bool:
+        return field.lower() in self._fields
+
+    def _secrets(self, given: Any) -> set[str]:
+        """As they may be spelled in a text: plain, as JSON, as Python shows them."""
+        found = {text for leaf in self._leaves(given, inside=False) for text in _spellings(leaf)}
+        return {each for each in found if each}
+
+    def _leaves(self, given: Any, inside: bool) -> Iterator[Any]:
+        if isinstance(given, dict):
+            for key, each in given.items():
+                yield from self._leaves(each, inside or self.is_secret(key))
+        elif isinstance(given, list):
+            for each in given:
+                yield from self._leaves(each, inside)
+        elif inside and given is not None and not isinstance(given, bool):
+            yield given
+
+
+def of_payload(fields: Sequence[str], text: str | None) -> Redactor:
+    """For one whose payload is at hand as a text."""
+    try:
+        return Redactor(fields, None if text is None else jsontext.decode(text))
+    except ValueError:  # came by plain SQL, nested too deep: what it names is masked at least
+        return Redactor(fields)
+
+
+def _spellings(leaf: Any) -> Iterator[str]:
+    yield str(leaf)
+    if isinstance(leaf, str):
+        yield repr(leaf)[1:-1]
+        yield leaf.replace("'", "\\'")  # where Python shows it among others
+        yield json.dumps(leaf)[1:-1]
+        yield json.dumps(leaf, ensure_ascii=False)[1:-1]
+
+
+def _as_pattern(secret: str) -> tuple[re.Pattern[str], str]:
+    escaped = re.escape(secret)
+    return re.compile(escaped if len(secret) >= SHORT else rf"(?<!\w){escaped}(?!\w)"), MASK
+
+
+def _named(fields: Sequence[str]) -> Iterator[tuple[re.Pattern[str], str]]:
+    """`password=x`, `'token': 'y'`, `Authorization: Bearer z`."""
+    if fields:
+        names = "|".join(map(re.escape, fields))
+        value = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|(?:bearer|basic|token)\s+[^\s,;'\"]+|[^\s,;&)}\]'\"]+"
+        yield re.compile(rf"(?<!\w)((?:{names})\\?[\"']?\s*[:=]\s*\\?)(?:{value})", re.IGNORECASE), rf"\g<1>{MASK}"

@@ -1,0 +1,23 @@
+"""What charts are drawn from: figures by spans of time, so that a month of totals need not be read for one page."""
+
+from sqlalchemy import Column, Integer, String
+
+from mayfly.migrations.portable import create_table
+from mayfly.migrations.types import Id, JsonText
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    create_table(
+        "mayfly_history",  # of what has been added up, as mayfly_counters is
+        Column("span", Integer, primary_key=True, autoincrement=False),  # seconds
+        Column("begins", Id, primary_key=True, autoincrement=False),  # milliseconds, as the numbers of cycles are
+        Column("outcome", String(16), primary_key=True),  # or 'cycle'
+        Column("jobs", Id, nullable=False),
+        Column("durations", JsonText, nullable=False),
+        Column("waits", JsonText, nullable=False),
+    )

@@ -1,0 +1,44 @@
+"""A small shop's month with Mayfly, as rows: what the browser tests look at, and what the screenshots show."""
+
+from datetime import timedelta
+from random import Random
+
+from sqlalchemy import Connection
+
+from mayfly.engine import Database
+from mayfly.jobs.history import Sample, add_to_history, charted
+from tests.browser.sample.deeds import insert_deeds
+from tests.browser.sample.history import insert_history
+from tests.browser.sample.jobs import insert_jobs
+from tests.browser.sample.schedules import insert_past
+from tests.looking import run
+
+DAY = timedelta(days=1)
+
+SETTINGS = {
+    "HANDLERS": "tests.browser.sample.shop",
+    "LANES__MAIL__MAX_WORKERS": "8",
+    "LANES__MAIL__LATENCY_TARGET": "2m",
+    "LANES__PAYMENTS__RANK": "1",
+    "LANES__PAYMENTS__LATENCY_TARGET": "1m",
+    "LANES__REPORTS__POOL": "heavy",
+    "LANES__IMPORTS__POOL": "heavy",
+    "LANES__IMAGES__EXTERNAL": "true",
+    "POOLS__HEAVY": "3",
+}
+
+
+def fill(database: Database, past: timedelta = DAY, seed: int = 7) -> None:
+    """As if it had run for so long; the same each time but for the clock."""
+    now = database.clock.now()
+
+    def write(connection: Connection) -> list[Sample]:
+        chance = Random(seed)
+        deaths = insert_jobs(connection, now, chance)
+        samples = insert_history(connection, now, past, deaths, chance)
+        insert_deeds(connection, now)
+        insert_past(connection, now)
+        return samples
+
+    samples = run(database, write)
+    database.run(lambda connection: add_to_history(connection, samples, charted(now)))

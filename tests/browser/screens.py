@@ -1,0 +1,27 @@
+"""Every screen of the console with an address where there is something to see, for whoever looks at all of them."""
+
+from tests.process.installation import Installation
+
+# By the name of its picture; {dead}, {running} and {waiting} are ids of jobs.
+SCREENS = {
+    "overview": "/",
+    "lanes": "/lanes",
+    "jobs": "/jobs?status=pending",
+    "job": "/jobs/{dead}",
+    "dead": "/dead",
+    "schedules": "/schedules",
+    "cycles": "/cycles",
+    "runners": "/runners",
+    "limits": "/limits",
+    "audit": "/audit",
+    "settings": "/settings",
+    "enqueue": "/enqueue?type=send_email",
+}
+
+
+def address_of(screen: str, installation: Installation) -> str:
+    """With the newest job of each kind."""
+    kinds = {"dead": "dead", "running": "processing", "waiting": "pending"}
+    rows = installation.rows("SELECT status, MAX(id) AS newest FROM mayfly_jobs GROUP BY status")
+    newest = {row.status: row.newest for row in rows}
+    return SCREENS[screen].format(**{kind: newest.get(status) for kind, status in kinds.items()})

@@ -1,0 +1,38 @@
+"""A database server that goes away while a page is open: a calm notice, and all is well again by itself."""
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from tests.browser.browsers import Visitors
+from tests.browser.consoles import Console
+from tests.process.installation import Installation
+from tests.servers import PrivateServer
+
+SOON = 6000  # milliseconds, by the page's clock
+
+
+def test_a_page_outlives_its_database(
+    visitors: Visitors, restartable_url: str, restartable_server: PrivateServer, tmp_path: Path
+) -> None:
+    """What was seen stays, with a notice; whoever comes meanwhile gets a page that says so, and looks again."""
+    visitors.expect("503")
+    installation = Installation(tmp_path, restartable_url)
+    console = Console(installation)
+    [job_id] = installation.enqueue("noop", lane="mail")
+    page = visitors.open(console, "olga", "/login")
+    page.clock.install()
+    page.goto("/jobs?lane=mail")
+    restartable_server.kill()
+
+    page.clock.run_for(SOON)
+    expect(page.get_by_text("The database does not answer just now.")).to_be_visible()
+    expect(page.get_by_role("link", name=str(job_id), exact=True)).to_be_visible()
+    late = visitors.open(console, "vera", "/lanes")
+    expect(late.get_by_role("heading", level=1)).to_have_text("The database is away")
+    restartable_server.start()
+    page.clock.run_for(SOON)
+
+    expect(page.get_by_text("The database does not answer just now.")).to_be_hidden()
+    expect(late.get_by_role("heading", level=1)).to_have_text("Lanes")
+    installation.end()

@@ -1,0 +1,113 @@
+"""The checks themselves: a page that is well has no findings, and each rule finds the page that breaks it."""
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.checks import check
+
+WELL = """<!doctype html>
+<html lang="en">
+<head>
+<title>Jobs</title>
+<style>
+  :root { color-scheme: light dark; }
+  body { color: #222; background: #fff; }
+  a { color: #0645ad; }
+  a:focus-visible, button:focus-visible, input:focus-visible { outline: 2px solid #0645ad; }
+  .big { font-size: 24px; color: #949494; }
+  .badge { background: rgba(0, 0, 0, 0.8); color: #fff; }
+  @media (prefers-color-scheme: dark) { body { color: #ddd; background: #111; } a { color: #8ab4f8; } }
+</style>
+</head>
+<body>
+<nav><a href="#a">Lanes</a> <a href="#b"><svg aria-hidden="true"></svg>Cycles</a></nav>
+<main>
+<h1>Jobs</h1>
+<form><label for="type">Type</label><input id="type" value="x"><label>Lane <input></label>
+<input aria-label="Search"><input type="hidden" name="token"><button>Filter</button>
+<input type="submit" value="Go"></form>
+<h2>Dead</h2>
+<table><thead><tr><th>Id</th></tr></thead><tbody><tr><td>1</td></tr></tbody></table>
+<h3>Why</h3>
+<p class="big">Large text may be paler.</p>
+<p><span class="badge">dead</span> <button disabled style="color: #ccc">Not now</button></p>
+<img alt="" src="data:image/gif;base64,R0lGODlhAQABAAAAACw=">
+<svg role="img"><title>Jobs a minute</title><text fill="currentColor" y="10">12</text></svg>
+<h2>Done</h2>
+</main>
+</body>
+</html>
+"""
+
+BROKEN = {
+    "language": ('<html lang="en">', "<html>"),
+    "title": ("<title>Jobs</title>", "<title> </title>"),
+    "main": ("main>", "div>"),
+    "sideways scroll": ("<h2>Done</h2>", '<h2>Done</h2><div style="width: 2000px">wide</div>'),
+    "doubled id": ("<table>", '<table id="type">'),
+    "one h1": ("<h2>Done</h2>", "<h1>Done</h1>"),
+    "heading order": ("<h2>Dead</h2>", ""),
+    "empty heading": ("<h2>Done</h2>", "<h2></h2>"),
+    "label": ('<input aria-label="Search">', '<input placeholder="Search">'),
+    "link name": ("</svg>Cycles</a>", "</svg></a>"),
+    "button name": ("<button>Filter</button>", "<button><svg aria-hidden=true></svg></button>"),
+    "alternative text": ('<img alt="" ', "<img "),
+    "table headers": ("<th>Id</th>", "<td>Id</td>"),
+    "empty header": ("<th>Id</th>", "<th>Id</th><th></th>"),
+    "tab order": ("<button>Filter", '<button tabindex="3">Filter'),
+    "scrolled by keyboard": ("<h3>", '<div style="overflow: auto; height: 1em">a<br>b<br>c</div><h3>'),
+    "contrast": ("color: #222;", "color: #888;"),
+    "visible focus": ("outline: 2px solid #0645ad", "outline: none"),
+}
+
+
+@pytest.fixture
+def well(page: Page) -> Page:
+    page.set_content(WELL)
+    return page
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_nothing_is_found_where_all_is_well(well: Page, colours: str) -> None:
+    """In both colours: whoever makes a new rule sees here what it must not find."""
+    well.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+
+    assert check(well) == []
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_each_rule_finds_what_breaks_it(page: Page, rule: str) -> None:
+    """That rule, and no other."""
+    old, new = BROKEN[rule]
+    assert old in WELL
+    page.set_content(WELL.replace(old, new))
+
+    assert {each.rule for each in check(page)} == {rule}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("rgba(0, 0, 0, 0.8)", "rgba(0, 0, 0, 0.2)"),  # a light badge below light text
+        ('<p class="big">', '<p class="big" style="font-size: 20px">'),  # not large any more
+        ("<h3>Why</h3>", '<h3 style="opacity: 0.4">Why</h3>'),
+        ('fill="currentColor"', 'fill="#aaa"'),  # the text of a chart
+        ('<input id="type"', '<input id="type" style="color: #999"'),
+        ("background: #fff;", "background: linear-gradient(#fff, #eee);"),  # nobody can tell
+    ],
+)
+def test_contrast_is_what_the_eye_gets(page: Page, old: str, new: str) -> None:
+    """Through half transparent layers, in charts and in what is typed."""
+    assert old in WELL
+    page.set_content(WELL.replace(old, new))
+
+    assert {each.rule for each in check(page)} == {"contrast"}
+
+
+def test_dark_is_judged_by_its_own_colours(page: Page) -> None:
+    """What can be read in the light may be lost in the dark."""
+    page.set_content(WELL.replace("color: #ddd; background: #111", "color: #333; background: #111"))
+    light = check(page)
+    page.emulate_media(color_scheme="dark")
+
+    assert (light, {each.rule for each in check(page)}) == ([], {"contrast"})

@@ -1,0 +1,105 @@
+"""docs/console.md says what is true: its commands, its screens, its figures, its pictures."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.web.acting import AT_ONCE
+from console.web.attempts import FIRST_WAIT, LONGEST_WAIT
+from console.web.navigation import SCREENS
+from mayfly.settings.values import REDACTED, ROLES
+from tests.docs.consoles import CHECKOUT, blocks, page_named
+from tests.process.installation import Installation
+
+PAGE = page_named("console.md")
+PAGES = {"docs/console.md": PAGE, "README.md": (CHECKOUT / "README.md").read_text("utf-8")}
+
+
+def rows_after(heading: str) -> list[str]:
+    """The first cells of the table below a heading."""
+    _, _, rest = PAGE.partition(f"| {heading} |")
+    return re.findall(r"^\| (.+?) \|", rest.partition("\n\n")[0], flags=re.MULTILINE)[1:]
+
+
+def test_every_screen_is_named() -> None:
+    """And a job's own page, which is no link there."""
+    named = [each for each in rows_after("screen") if each != "a job"]
+
+    assert sorted(named) == sorted(each.title for each in SCREENS)
+
+
+def test_the_roles_are_the_codes() -> None:
+    """From the one that may least."""
+    assert [each.strip("`") for each in rows_after("role")] == list(ROLES)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Installation]:
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    yield made
+    made.end()
+
+
+def test_a_password_is_asked_for_and_printed_as_the_page_says(embedded: Installation) -> None:
+    """The lines are settings that the console takes; without one it refuses to start."""
+    [first, other] = (line.split("#")[0].split() for line in re.findall(r"^mayfly password.*$", PAGE, re.MULTILINE))
+    refused = embedded.run("console")
+    lines = [line for command in (first, other) for line in ask(embedded, command)]
+    settings = dict(line.partition("=")[::2] for line in lines)
+
+    assert (refused.returncode, "`mayfly password`" in refused.stderr) == (64, True)
+    assert [*settings] == [
+        "CONSOLE_PASSWORD_HASH",
+        "CONSOLE_ACCOUNTS__ANN__ROLE",
+        "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH",
+    ]
+    assert re.fullmatch(r"'\$argon2id\$.+'", settings["CONSOLE_PASSWORD_HASH"])
+    (embedded.home / ".env").write_text("\n".join(lines))
+    checked = embedded.run("mayfly", "config", "--json")
+    assert (checked.returncode, "argon2id" in checked.stdout + checked.stderr) == (0, False)
+
+
+def ask(installation: Installation, command: list[str]) -> list[str]:
+    ran = subprocess.run(
+        [sys.executable, "-m", *command], env=installation.environment(), input="correct horse battery\n",
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return ran.stdout.splitlines()
+
+
+def test_the_figures_are_the_codes() -> None:
+    """Where they are said in words."""
+    assert (FIRST_WAIT, f"up to {LONGEST_WAIT / 60:g} minutes" in PAGE) == (30, True)
+    assert f"More than {AT_ONCE} jobs" in PAGE
+    assert f"`{','.join(REDACTED)}`" in PAGE
+
+
+def test_the_settings_are_settings() -> None:
+    """Every name in capitals that looks like one."""
+    settings = page_named("settings.md")
+
+    for name in set(re.findall(r"\b(?:CONSOLE_[A-Z_]+|REDACT)\b", PAGE)):
+        assert f"`{name}`" in settings, name
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pictures_are_there_and_can_be_read_without_eyes(page: str) -> None:
+    """Made by scripts/screenshots; each with a text of its own."""
+    pictures = re.findall(r"!\[(.*?)\]\((.+?)\)|<img src=\"(.+?)\" alt=\"(.+?)\"", PAGES[page])
+
+    assert pictures
+    for text, path, source, alternative in pictures:
+        assert ((CHECKOUT / page).parent / (path or source)).is_file()
+        assert len(text or alternative) > 10
+
+
+def test_the_service_names_programs_that_there_are() -> None:
+    """The module that it starts, at least."""
+    [unit] = blocks(PAGE, "ini")
+    [module] = re.findall(r"python -P -m (\w+)", unit)
+
+    assert (CHECKOUT / module / "__main__.py").is_file()

@@ -1,0 +1,349 @@
+"""Jobs, one job, the dead, the lanes and the form that enqueues, on each database, as somebody sees and uses them."""
+
+import csv
+import io
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+from tests.process.console.api import Api
+from tests.process.installation import Installation, wait_until
+from tests.process.pages.visitor import Visitor, text_of
+
+EVIL = "<script>alert('1')</script>"
+ESCAPED = "&lt;script&gt;"
+
+
+def make_dead(installation: Installation, error: str, payload: Any = None, **columns: Any) -> int:
+    """With the attempt that it died of."""
+    now = installation.now()
+    fingerprint = f"{hash(error) % 16**16:016x}"
+    [job_id] = installation.enqueue(
+        columns.pop("type_name", "noop"), json.dumps(payload or {}), status="dead", attempts=5,
+        last_error=f"{error}\n  in line 7", finished_at=now, **columns,
+    )  # fmt: skip
+    installation.execute(
+        "INSERT INTO mayfly_attempts"
+        " (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms)"
+        f" SELECT id, 5, 'worker-1', 'failed', last_error, '{fingerprint}', finished_at, 1234 FROM mayfly_jobs"
+        f" WHERE id = {job_id}"
+    )
+    return job_id
+
+
+def ids_in(page: str) -> list[int]:
+    return [int(each) for each in re.findall(r'class="job" href="[^"]*/jobs/(\d+)"', page)]
+
+
+def test_whatever_stands_in_a_row_stays_text(console: Api, visitor: Visitor) -> None:
+    """A type, a lane, a payload's key and value, a group, an error, a reason: on every page that shows it."""
+    made = console.installation
+    payload = {EVIL: EVIL, "list": [EVIL]}
+    job_id = make_dead(made, f"ValueError: {EVIL}", payload, type_name=EVIL, lane=EVIL, group_key=EVIL)
+    visitor.post("/pause", kind="lane", name=EVIL, reason=EVIL)
+    visitor.post("/pause", kind="type", name=EVIL, reason=EVIL)
+    evil = {"type": EVIL, "lane": EVIL, "group": EVIL, "text": EVIL, "error": EVIL, "since": EVIL, "id": EVIL}
+    query = "&".join(f"{name}=%3Cscript%3Ealert('1')%3C/script%3E" for name in evil)
+    paths = [
+        "/jobs", f"/jobs/{job_id}", "/dead", f"/dead?lane={query.partition('=')[2].partition('&')[0]}", "/lanes",
+        f"/jobs/confirm?verb=retry&id={job_id}", f"/jobs?{query}", f"/enqueue?{query}",
+        f"/pause?kind=lane&name={query}",
+        "/jobs/confirm?all=retry&type=%3Cscript%3E&back=%22%3E%3Cscript%3E",
+    ]  # fmt: skip
+
+    pages = {path: visitor.get(path) for path in paths}
+
+    assert {path: each.status for path, each in pages.items() if each.status not in (200, 422)} == {}
+    assert {
+        path
+        for path, each in pages.items()
+        if "<script>" in each.text or "<script " in each.text.replace("<script src=", "")
+    } == set()
+    assert all(ESCAPED in pages[path].text for path in paths[:5])
+
+
+def test_jobs_are_shown_by_status_and_filter(console: Api, visitor: Visitor) -> None:
+    """Filters live in the address, and tabs keep them."""
+    made = console.installation
+    done = made.enqueue("noop", '{"customer": 42}', count=2, status="done", finished_at=made.now())
+    [waits] = made.enqueue("mail", '{"customer": 7, "city": "Paris"}', lane="slow", group_key="g")
+    dead = make_dead(made, "ValueError: no")
+    fingerprint = made.rows("SELECT fingerprint FROM mayfly_attempts")[0][0]
+    old = made.now() - timedelta(days=3)
+    [ancient] = made.enqueue("noop", created_at=old, run_at=old, status="cancelled", finished_at=old)
+
+    shown = {
+        query: ids_in(visitor.get(f"/jobs?{query}").text)
+        for query in (
+            "", "status=done", "status=dead", "type=mail", "lane=slow", "group=g", f"error={fingerprint}",
+            "since=1d", "before=1d", "ended=1h", f"id={done[0]},{waits}", "text=paris", "field=customer&value=42",
+            "field=customer&value=4", "type=mail&status=done",
+        )
+    }  # fmt: skip
+    page = text_of(visitor.get("/jobs"))
+
+    assert shown == {
+        "": [ancient, dead, waits, *reversed(done)],
+        "status=done": [*reversed(done)],
+        "status=dead": [dead],
+        "type=mail": [waits],
+        "lane=slow": [waits],
+        "group=g": [waits],
+        f"error={fingerprint}": [dead],
+        "since=1d": [dead, waits, *reversed(done)],
+        "before=1d": [ancient],
+        "ended=1h": [dead, *reversed(done)],
+        f"id={done[0]},{waits}": [waits, done[0]],
+        "text=paris": [waits],
+        "field=customer&value=42": [*reversed(done)],
+        "field=customer&value=4": [],
+        "type=mail&status=done": [],
+    }
+    assert "all pending 1 processing 0 done 2 dead 1 cancelled 1" in page
+    assert "No job matches this filter." in text_of(visitor.get("/jobs?type=nobody"))
+    wrong = visitor.get("/jobs?since=yesterday")
+    assert (wrong.status, "since='yesterday': must be so long ago" in text_of(wrong)) == (422, True)
+
+
+def test_pages_of_jobs_follow_each_other(console: Api, visitor: Visitor) -> None:
+    """By key, with the filter kept; nothing is lost or shown twice."""
+    ids = console.installation.enqueue("noop", count=120, lane="mail")
+    seen: list[int] = []
+    address = "/jobs?lane=mail"
+    while address:
+        page = visitor.get(address).text
+        seen += ids_in(page)
+        found = re.search(r'href="([^"]*)" rel="next"', page)
+        address = found[1].replace("&amp;", "&") if found else ""
+
+    assert seen == ids[::-1]
+
+
+def test_one_job_is_shown_with_all_that_is_known_of_it(console: Api, visitor: Visitor) -> None:
+    """After a real cycle in which it failed: the try, its runner, the host, the error, and what to do about it."""
+    made = console.installation
+    [failed] = made.enqueue("no_such_type", '{"to": {"name": "Ann"}, "list": [1, null, true]}', max_attempts=1)
+    [done] = made.enqueue("noop")
+    made.dispatch()
+
+    page = visitor.get(f"/jobs/{failed}")
+    text = text_of(page)
+    host = made.rows("SELECT host FROM mayfly_runners")[0][0]
+
+    assert re.search(rf"Try 1 \w+ .*worker-\d+-\d+ on {re.escape(host)}, exit code 0", text)
+    assert "no handler for type 'no_such_type'" in text
+    assert f"mayfly show {failed} Copy mayfly retry {failed} Copy mayfly discard {failed}" in text
+    assert '<span class="key">name</span>' in page.text
+    assert "Tries 1 of 1" in text
+    assert re.search(r"Done .*, after \d+", text_of(visitor.get(f"/jobs/{done}")))
+
+
+def test_what_a_job_belongs_to_is_linked(console: Api, visitor: Visitor) -> None:
+    """The steps of a chain around it."""
+    steps = console.installation.enqueue("noop", count=3, group_key="chain:abc")
+
+    page = visitor.get(f"/jobs/{steps[1]}")
+
+    assert ids_in(page.text) == [steps[0], steps[2]]
+    assert "Chain chain:abc" in text_of(page)
+
+
+def test_a_dead_job_is_retried(console: Api, visitor: Visitor) -> None:
+    """From its page over the question, with the environment's name in it, to the deed and its place in the audit."""
+    made = console.installation
+    job_id = make_dead(made, "ValueError: no")
+    asked = visitor.get(f"/jobs/confirm?verb=retry&id={job_id}&back=/jobs/{job_id}")
+
+    done = visitor.post("/jobs/act", verb="retry", id=str(job_id), reason="mended", back=f"/jobs/{job_id}")
+    after = visitor.follow(done)
+
+    assert "Retry 1 job in testing?" in text_of(asked)
+    assert f"mayfly retry {job_id}" in text_of(asked)
+    assert "1 job due again." in text_of(after)
+    assert "1 job due again." not in text_of(visitor.get(f"/jobs/{job_id}"))  # said once
+    assert made.statuses() == {"pending": 1}
+    [deed] = made.rows("SELECT done_by, via, subject, reason FROM mayfly_audit WHERE verb = 'retry'")
+    assert tuple(deed) == ("admin", "page", f"ids={job_id}", "mended")
+
+
+def test_all_that_match_are_cancelled_with_the_count_before(console: Api, visitor: Visitor) -> None:
+    """In slices, in the background, with its progress and its result."""
+    made = console.installation
+    made.enqueue("noop", count=150, lane="mail")
+    made.enqueue("noop", count=3, lane="other")
+    asked = text_of(visitor.get("/jobs/confirm?all=cancel&lane=mail&status=pending"))
+
+    started = visitor.post("/jobs/act", verb="cancel", lane="mail", status="pending", back="/jobs?lane=mail")
+    where = started.headers["location"]
+    wait_until(lambda: "150 jobs cancelled." in text_of(visitor.get(where)), "all are cancelled")
+
+    assert "Cancel 150 jobs in testing?" in asked
+    assert "mayfly cancel --lane mail --status pending" in asked
+    assert where.startswith("/errands/")
+    assert made.statuses() == {"cancelled": 150, "pending": 3}
+    assert "refresh" not in visitor.get(where).headers
+    [deed] = made.rows("SELECT jobs, subject FROM mayfly_audit WHERE verb = 'cancel'")
+    assert tuple(deed) == (150, "lane=mail status=pending")
+
+
+def test_everything_is_never_meant(console: Api, visitor: Visitor) -> None:
+    """Neither by nothing ticked nor by a filter that says nothing, or that no verb can follow."""
+    console.installation.enqueue("noop", count=2)
+    nothing = visitor.follow(visitor.get("/jobs/confirm?verb=cancel&back=/jobs"))
+    answers = [
+        visitor.post("/jobs/act", verb="cancel"),
+        visitor.post("/jobs/act", verb="cancel", status="pending"),
+        visitor.post("/jobs/act", verb="cancel", text="x"),
+        visitor.post("/jobs/act", verb="drop", id="1"),
+        visitor.post("/jobs/act", verb="cancel", id="1; DROP TABLE mayfly_jobs"),
+    ]
+
+    assert "Nothing is selected" in text_of(nothing)
+    assert [each.status for each in answers] == [422] * len(answers)
+    assert console.installation.statuses() == {"pending": 2}
+
+
+def test_jobs_are_put_off_and_told_until_when(console: Api, visitor: Visitor) -> None:
+    """So long from now, with the reason kept with them."""
+    made = console.installation
+    [job_id] = made.enqueue("noop")
+    before = made.now()
+
+    done = visitor.follow(visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2h", reason="later"))
+    past = visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2001-01-01T00:00")
+
+    assert "1 job put off." in text_of(done)
+    assert past.status == 422
+    assert "delayed by admin: later" in text_of(visitor.get(f"/jobs/{job_id}"))
+    view = visitor.get(f"/jobs/{job_id}").text
+    due = re.search(r'Due <time datetime="([^"]+)"', view)
+    assert due
+    assert due[1] > f"{before + timedelta(hours=1, minutes=59):%Y-%m-%dT%H:%M}"
+
+
+def test_the_dead_are_grouped_and_each_number_is_a_link(console: Api, visitor: Visitor) -> None:
+    """To the jobs that it counts; a group is discarded as one."""
+    made = console.installation
+    same = [make_dead(made, "ValueError: no") for _ in range(3)]
+    other = make_dead(made, "KeyError: x", type_name="mail")
+    page = visitor.get("/dead")
+    addresses = [
+        each.replace("&amp;", "&") for each in re.findall(r'class="amount"><a href="([^"]*)">3</a>', page.text)
+    ]
+
+    listed = [sorted(ids_in(visitor.get(each).text)) for each in addresses]
+
+    assert listed == [same] * 4  # 1h, 24h, 7d, all
+    assert "ValueError: no" in text_of(page)
+    error = re.search(r"error=(\w+)", addresses[0])
+    assert error
+    asked = text_of(visitor.get(f"/jobs/confirm?all=discard&status=dead&type=noop&error={error[1]}"))
+    assert "Discard 3 jobs in testing?" in asked
+    visitor.post("/jobs/act", verb="discard", status="dead", type="noop", error=error[1])
+    assert made.statuses() == {"cancelled": 3, "dead": 1}
+    assert made.job(other).status == "dead"
+
+
+def test_a_paused_lane_is_obeyed_by_the_next_cycle(console: Api, visitor: Visitor) -> None:
+    """With its reason and its end, shown wherever it is; and it goes on when it is resumed."""
+    made = console.installation
+    made.enqueue("noop", lane="mail")
+    asked = text_of(visitor.get("/pause?kind=lane&name=mail"))
+    paused = visitor.follow(visitor.post("/pause", kind="lane", name="mail", reason="vendor is down", until="2h"))
+    plan = made.dispatch("--dry-run").stdout
+    resumed = visitor.follow(visitor.post("/resume", kind="lane", name="mail"))
+    again = made.dispatch("--dry-run").stdout
+
+    assert "Pause the lane mail in testing?" in asked
+    assert re.search(r"paused vendor is down, by admin .*, ends in \d+ \w+", text_of(paused))
+    assert "paused: vendor is down" in plan
+    assert "Resumed the lane mail." in text_of(resumed)
+    assert "paused" not in again
+    assert visitor.post("/pause", kind="lane", name="mail", until="2001-01-01").status == 422
+    assert visitor.post("/pause", kind="everything", name="mail").status == 422
+
+
+def test_the_workers_of_a_lane_are_set_and_left_to_the_settings_again(console: Api, visitor: Visitor) -> None:
+    """On all hosts; nonsense is refused."""
+    made = console.installation
+    made.enqueue("noop", count=50, lane="mail")
+    visitor.post("/lanes/workers", name="mail", workers="2")
+    page = text_of(visitor.get("/lanes"))
+    plan = made.dispatch("--dry-run").stdout
+    wrong = [visitor.post("/lanes/workers", name="mail", workers=each).status for each in ("0", "-1", "x", "1001")]
+    visitor.post("/lanes/workers", name="mail", workers="")
+
+    assert "0 / 2 set by admin" in page
+    assert "max_workers 2 set by admin" in plan
+    assert wrong == [422] * 4
+    assert "0 / 5" in text_of(visitor.get("/lanes"))
+
+
+def test_what_is_named_in_redact_is_never_shown(console: Api, visitor: Visitor) -> None:
+    """Not in the payload, the error, the traceback, a list, an export; and no search finds it."""
+    made = console.installation
+    payload = {"user": "ann", "login": {"Password": "hunter22", "pin": [{"token": 9417}]}}
+    job_id = make_dead(made, "AuthError: hunter22 with 9417 for ann, api_key=abcdef", payload, unique_key="u1")
+    made.execute(f'UPDATE mayfly_jobs SET result = \'{{"said": "hunter22"}}\' WHERE id = {job_id}')
+    paths = [
+        "/jobs", f"/jobs/{job_id}", "/dead", "/jobs.csv", "/jobs.json", "/jobs?text=ann",
+        "/jobs?field=user&value=ann",
+        "/jobs?status=dead", f"/jobs/confirm?verb=retry&id={job_id}",
+    ]  # fmt: skip
+    pages = {path: visitor.get(path) for path in paths}
+
+    assert {path: each.status for path, each in pages.items() if each.status != 200} == {}
+    assert {path for path, each in pages.items() if re.search("hunter22|9417|abcdef", each.text)} == set()
+    assert ids_in(pages["/jobs?text=ann"].text) == [job_id] == ids_in(pages["/jobs?field=user&value=ann"].text)
+    assert "AuthError: ••• with ••• for ann, api_key=•••" in text_of(pages[f"/jobs/{job_id}"])
+    assert ids_in(visitor.get("/jobs?text=hunter22").text) == []
+    assert visitor.get("/jobs?field=password&value=hunter22").status == 422
+
+
+def test_a_list_is_exported_as_csv_and_json(console: Api, visitor: Visitor) -> None:
+    """With its filter; no cell is a formula."""
+    made = console.installation
+    job_id = make_dead(made, "=1+1", lane="mail")
+    made.enqueue("noop", count=2)
+
+    [row] = csv.DictReader(io.StringIO(visitor.get("/jobs.csv?lane=mail").text))
+    [facts] = json.loads(visitor.get("/jobs.json?lane=mail").text)
+
+    assert (row["id"], row["status"], row["error"]) == (str(job_id), "dead", "'=1+1")
+    assert (facts["id"], facts["error"]) == (job_id, "=1+1")
+    assert visitor.get("/jobs.csv").headers["content-disposition"] == 'attachment; filename="jobs.csv"'
+    assert len(json.loads(visitor.get("/jobs.json").text)) == 3
+
+
+def test_a_job_is_enqueued_by_a_form_made_from_its_schema(console: Api, visitor: Visitor) -> None:
+    """Its fields with their defaults, its options, and a place for it in the audit."""
+    made = console.installation
+    form = visitor.get("/enqueue?type=sleep").text
+    options = {"lane": "mail", "run_at": "2h", "priority": "0", "group_key": "g", "unique_key": "u"}
+
+    page = visitor.follow(visitor.post("/enqueue", type="sleep", **{"payload.seconds": "1.5"}, **options))
+
+    assert 'name="payload.seconds" value="0.2"' in form
+    assert re.search(r"Enqueued the job \d+\.", text_of(page))
+    [job] = made.rows("SELECT id, type, lane, priority, group_key, unique_key FROM mayfly_jobs")
+    assert tuple(job)[1:] == ("sleep", "mail", 0, "g", "u")
+    assert '<span class="literal">1.5</span>' in visitor.get(f"/jobs/{job.id}").text
+    [deed] = made.rows("SELECT done_by, via, subject, jobs FROM mayfly_audit WHERE verb = 'enqueue'")
+    assert tuple(deed) == ("admin", "page", "sleep", 1)
+
+
+def test_what_is_wrong_in_the_form_is_told_and_what_was_filled_in_kept(console: Api, visitor: Visitor) -> None:
+    """And nothing is enqueued; a type without a schema takes JSON."""
+    wrong = visitor.post("/enqueue", type="sleep", **{"payload.seconds": "-3", "group_key": "<b>"})
+    broken = visitor.post("/enqueue", type="noop", payload='{"a": <')
+    unknown = visitor.post("/enqueue", type="")
+
+    assert [each.status for each in (wrong, broken, unknown)] == [422] * 3
+    assert "The payload of sleep is refused" in text_of(wrong)
+    assert 'value="-3"' in wrong.text
+    assert 'value="&lt;b&gt;"' in wrong.text
+    assert "{&#34;a&#34;: &lt;" in broken.text
+    assert console.installation.statuses() == {}
+    visitor.post("/enqueue", type="noop", payload='{"n": 1}')
+    assert console.installation.statuses() == {"pending": 1}

@@ -1,0 +1,378 @@
+"""The overview and the pages that show how it went, on each database, as somebody sees and uses them."""
+
+import csv
+import io
+import json
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from mayfly.clock import milliseconds
+from mayfly.fleet.cycles import close_cycle, open_cycle
+from mayfly.jobs.totals import add_up_totals, write_totals
+from mayfly.tally import Count, Tally
+from tests.process.console.api import Answer, Api
+from tests.process.installation import Installation
+from tests.process.pages.visitor import Visitor, text_of
+
+EVIL = "<script>alert('1')</script>"
+SCHEDULE = """
+*/5 * * * *    noop name=often
+0 3 * * 1      noop name=weekly tz=Europe/Berlin lane=night overlap=skip
+"""
+
+
+def cycle(
+    made: Installation, minutes_ago: float, host: str = "web-1", took: int | None = 900, **figures: int
+) -> None:
+    at = made.now() - timedelta(minutes=minutes_ago)
+    database = made.database
+    database.run(lambda connection: open_cycle(connection, milliseconds(at), host, at))
+    if took is not None:
+        ended = {"exit_code": 0, "duration_ms": took, **figures}
+        database.run(lambda connection: close_cycle(connection, milliseconds(at), ended, at))
+
+
+def count(made: Installation, minutes_ago: float, tally: Tally) -> None:
+    """As a cycle that ended then has."""
+    at = milliseconds(made.now() - timedelta(minutes=minutes_ago))
+    made.database.run(lambda connection: write_totals(connection, at, "worker-1", tally))
+    made.database.run(lambda connection: add_up_totals(connection, at))
+
+
+def insert(made: Installation, table: str, row: dict[str, Any]) -> None:
+    made.database.run(lambda connection: connection.execute(connection.dialect.insert(table, row), row))
+
+
+def rows_of(answer: Answer) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+# --- the overview -----------------------------------------------------------------------------------------
+
+
+def test_an_installation_without_a_past_is_told_what_to_do(console: Api, visitor: Visitor) -> None:
+    """On every page; that no cycle has run is said first of all."""
+    pages = {path: text_of(visitor.get(path)) for path in ("/", "/cycles", "/runners", "/limits", "/schedules")}
+
+    assert "No cycle has run within a day on any host" in pages["/"]
+    assert "nothing was ever enqueued" in pages["/"]
+    assert "Nothing is known of this time." in pages["/"]
+    assert "sudo scripts/install-cron" in pages["/cycles"]
+    assert "Nobody runs just now." in pages["/runners"]
+    assert "No limit has been used yet." in pages["/limits"]
+    assert "There are no schedules." in pages["/schedules"]
+    assert console.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'admin'") == []
+
+
+def test_the_overview_is_silent_where_all_is_well(console: Api, visitor: Visitor) -> None:
+    """Each host with the age of its last cycle; jobs that wait and are worked on are no reason to warn."""
+    made = console.installation
+    for minute in range(5):
+        cycle(made, minute + 0.2, "web-1")
+        cycle(made, minute + 0.3, "web-2")
+    count(made, 1, {("default", "noop", "done"): Count(1234, {10: 1234}, {200: 1234})})
+    made.enqueue("noop", count=3, run_at=made.now() - timedelta(minutes=20))
+
+    page = visitor.get("/")
+    text = text_of(page)
+
+    assert re.search(r"web-1 last cycle 1\d s ago\s+web-2 last cycle", text)
+    assert "1,234" in text
+    assert "default 3 20 min" in text
+    assert not re.search(r'class="(warning|wrong)"|is-bad|is-late', page.text)
+
+
+def test_a_backlog_that_nobody_consumes_is_a_warning(console: Api, visitor: Visitor) -> None:
+    """Not a young one, nor one that somebody has paused: that is told with the lane, by whom and why."""
+    made = console.installation
+    cycle(made, 0.2)
+    long_ago, just_now = made.now() - timedelta(minutes=20), made.now() - timedelta(seconds=20)
+    made.enqueue("noop", count=2, lane="stuck", run_at=long_ago)
+    made.enqueue("noop", lane="young", run_at=just_now)
+    made.enqueue("noop", lane="held", run_at=long_ago)
+    visitor.post("/pause", kind="lane", name="held", reason="vendor is down")
+
+    text = text_of(visitor.get("/"))
+
+    told = re.findall(r"Lane (\w+) has (\d+) due jobs, the oldest for 20 min, and nobody works", text)
+    assert told == [("stuck", "2")]
+    assert "paused: vendor is down by admin" in text
+
+
+def test_a_host_whose_cron_is_silent_stands_out(console: Api, visitor: Visitor) -> None:
+    """By its age, and by the minutes that it missed before."""
+    made = console.installation
+    for minute in (12, 11, 4.5):
+        cycle(made, minute, "quiet")
+    for minute in (3, 2, 1, 0.1):
+        cycle(made, minute, "busy", took=61_000 if minute == 2 else 900)
+
+    page = visitor.get("/")
+    text = text_of(page)
+
+    assert "quiet last cycle 4 min ago : is cron running there?" in text
+    assert re.search(r"quiet .* (9|10) min missed in the last hour", text)
+    assert re.search(r"busy last cycle \d+ s ago 1 overrun in the last hour", text)
+    assert page.text.count("host is-bad") == 1
+
+
+def test_a_wait_beyond_its_target_is_late(console: Api) -> None:
+    """The target is what LATENCY_TARGET says."""
+    made = console.installation
+    cycle(made, 0.1)
+    made.enqueue("noop", lane="mail", run_at=made.now() - timedelta(minutes=2))
+    console.process.terminate()
+    console.process.wait()
+    console.settings = {**console.settings, "LANES__MAIL__LATENCY_TARGET": "1m"}
+    console.process = console.start()
+
+    page = Visitor(console.port).log_in().get("/")
+
+    assert re.search(r'class="status is-late">1?2\d?', page.text)
+    assert "target 60 s" in text_of(page)
+
+
+def test_what_has_newly_died_is_told_with_its_error(console: Api, visitor: Visitor) -> None:
+    """And stays text, whatever it is."""
+    made = console.installation
+    now = made.now()
+    [job_id] = made.enqueue(EVIL, status="dead", finished_at=now, last_error=EVIL)
+    made.execute(
+        "INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at)"
+        f" SELECT id, 5, 'w', 'failed', last_error, 'f', finished_at FROM mayfly_jobs WHERE id = {job_id}"
+    )
+    count(made, 1, {("default", EVIL, "dead"): Count(3)})
+
+    page = visitor.get("/")
+
+    assert re.search(r"Newly dead .*alert\('1'\).* 3 ", text_of(page))
+    assert f'/jobs/{job_id}"' in page.text
+    assert "<script>alert" not in page.text
+    assert "No job died" not in text_of(page)
+
+
+@pytest.mark.parametrize("period", ["1h", "24h", "7d", "30d", "nonsense"])
+def test_the_overview_has_charts_of_the_chosen_time(console: Api, visitor: Visitor, period: str) -> None:
+    """The range is in the address; each chart has a title, a sentence and a table."""
+    made = console.installation
+    cycle(made, 30, took=1500)
+    count(made, 30, {("default", "noop", "done"): Count(60, {10: 60}, {5000: 60}), ("a", "b", "failed"): Count(7)})
+
+    page = visitor.get(f"/?range={period}").text
+
+    titles = re.findall(r'<svg class="chart"[^>]*><title id="[\w-]+">([^<]+)', page)
+    assert [each.partition(" ")[0] for each in titles] == ["Jobs", "Failures", "Wait", "Duration"]
+    assert page.count("<summary>The figures</summary>") == 4
+    assert "half of the jobs within: at most 5 s" in page
+    assert "failed attempts: at most 7" in page
+    assert f'range={"1h" if period == "nonsense" else period}#charts" aria-current="page"' in page
+
+
+def test_figures_over_time_are_files_too(console: Api, visitor: Visitor) -> None:
+    """The same points, one row each."""
+    count(console.installation, 30, {("default", "noop", "done"): Count(60)})
+
+    table, tree = visitor.get("/history.csv?range=24h"), visitor.get("/history.json?range=24h")
+
+    assert sum(int(each["done"]) for each in rows_of(table)) == 60
+    assert [each["done"] for each in json.loads(tree.text)] == [int(each["done"]) for each in rows_of(table)]
+    assert 'filename="history.csv"' in table.headers["content-disposition"]
+
+
+# --- cycles and runners -----------------------------------------------------------------------------------
+
+
+def test_a_missed_minute_is_a_row_of_its_own(console: Api, visitor: Visitor) -> None:
+    """And an overrun, a failure and a cycle that never ended are told."""
+    made = console.installation
+    for minute in (8, 7, 3, 2, 1, 0.1):
+        cycle(made, minute, took=75_000 if minute == 2 else None if minute == 3 else 900, exit_code=int(minute == 1))
+
+    page = visitor.get("/cycles")
+    text = text_of(page)
+
+    assert "web-1 in the last hour: 3 min missed, 2 overruns" in text
+    assert page.text.count('class="gap"') == 1
+    assert "3 minutes were missed on web-1: no cycle began for 4 min" in text
+    assert page.text.count('class="overrun"') == 2
+    assert "overrun 75 s" in text
+    assert "never ended" in text
+    assert page.text.count('class="status is-failed">1<') == 1
+
+
+def test_pages_of_cycles_follow_each_other(console: Api, visitor: Visitor) -> None:
+    """By key; nothing is lost or shown twice."""
+    for minute in range(130):
+        cycle(console.installation, minute)
+    seen: list[str] = []
+    address = "/cycles"
+    while address:
+        page = visitor.get(address).text
+        seen += re.findall(r'<th scope="row" data-label="Began" class="nowrap"><span>([\d: -]+) ', page)
+        found = re.search(r'href="([^"]*)" rel="next"', page)
+        address = found[1] if found else ""
+
+    assert len(seen) == len(set(seen)) == 130
+    assert len(rows_of(visitor.get("/cycles.csv"))) == 130
+    assert len(json.loads(visitor.get("/cycles.json").text)) == 130
+
+
+def test_runners_are_shown_alive_and_ended(console: Api, visitor: Visitor) -> None:
+    """After real cycles: what they did, what it took, and how they ended."""
+    made = console.installation
+    made.enqueue("noop", count=3)
+    made.enqueue("die_once", lane="sick")
+    made.dispatch()
+    alive = "worker_id, cycle_id, lane, host, machine, pid, pid_started, planned_at, lease_until"
+    made.execute(
+        f"INSERT INTO mayfly_runners ({alive}) SELECT 'worker-alive', cycle_id, 'mail', 'far-away', machine, 7, 7,"
+        " planned_at, planned_at FROM mayfly_runners WHERE lane = 'default'"
+    )
+
+    text = text_of(visitor.get("/runners"))
+    alive_part, _, ended = text.partition("Ended")
+
+    assert re.search(r"worker-alive mail far-away pid 7 .* overdue", alive_part)
+    assert re.search(r"worker-\d+-\d+ default \S+ pid \d+ .* ok 3 0 .* \d+ MiB [\d.]+ m?s", ended)
+    assert re.search(r"sick .* crash signal 9", ended)
+
+
+def test_pages_of_runners_follow_each_other(console: Api, visitor: Visitor) -> None:
+    """Also where many ended in the same moment."""
+    made = console.installation
+    at = made.now()
+    always = {"cycle_id": 1, "host": "h", "machine": "m", "pid": 1, "pid_started": 1, "ending": "ok"}
+    times = {"planned_at": at, "lease_until": at}
+    for number in range(120):
+        ended_at = at + timedelta(seconds=number // 40)
+        own = {"worker_id": f"worker-{number:03}", "lane": "ab"[number % 2], "finished_at": ended_at}
+        insert(made, "mayfly_runners", {**always, **times, **own})
+    seen: list[str] = []
+    address = "/runners"
+    while address:
+        page = visitor.get(address).text
+        seen += re.findall(r'class="mono">(worker-\d+)<', page)
+        found = re.search(r'href="([^"]*)" rel="next"', page)
+        address = found[1] if found else ""
+
+    assert sorted(seen) == [f"worker-{number:03}" for number in range(120)]
+    assert len(json.loads(visitor.get("/runners.json").text)) == 120
+
+
+# --- limits, schedules, audit, settings -------------------------------------------------------------------
+
+
+def test_limits_are_shown_with_what_is_used(console: Api, visitor: Visitor) -> None:
+    """Those that are used up first; many keys by pages."""
+    made = console.installation
+    later = made.now() + timedelta(hours=3)
+    for number in range(120):
+        used = 5 if number == 77 else 2
+        row = {"limit_key": f"sender:{number:03}", "span": "day", "most": 5, "used": used, "opens_at": later}
+        insert(made, "mayfly_limits", row)
+
+    page = visitor.get("/limits")
+    second = visitor.get("/limits?from=sender:100")
+
+    full, _, everything = text_of(page).partition("All keys")
+    assert re.search(r"sender:077 day 5 5 used up in [23] h", full)
+    assert re.search(r"sender:000 day 2 5 in [23] h", everything)
+    assert "sender:100" not in everything
+    assert 'href="/limits?from=sender%3A100"' in page.text
+    assert len(re.findall(r"sender:1\d\d", text_of(second).partition("All keys")[2])) == 20
+    assert len(rows_of(visitor.get("/limits.csv"))) == 120
+
+
+def test_schedules_are_told_in_plain_words(console: Api, visitor: Visitor) -> None:
+    """With their zone, their last and next runs; a line that is refused is told."""
+    write_schedule(console.installation, f"{SCHEDULE}99 * * * * noop name=wrong\n")
+
+    text = text_of(visitor.get("/schedules"))
+
+    assert "'99' is no minute" in text
+    assert re.search(r"often .* every 5 minutes \*/5 \* \* \* \* UTC noop lane default", text)
+    assert re.search(r"weekly .* at 03:00 on Mondays 0 3 \* \* 1 Europe/Berlin noop lane night, one at a time", text)
+    assert re.search(r"never Mon \d{4}-\d\d-\d\d 03:00", text)
+    assert json.loads(visitor.get("/schedules.json").text)[0]["words"] == "every 5 minutes"
+
+
+def test_a_schedule_is_paused_resumed_and_run(console: Api, visitor: Visitor) -> None:
+    """Each with its row in the audit; the question has the environment's name in it."""
+    made = console.installation
+    write_schedule(made, SCHEDULE)
+    asked = text_of(visitor.get("/schedules/ask?verb=pause&name=weekly"))
+    paused = visitor.follow(visitor.post("/schedules/pause", name="weekly", reason="holidays", until="2d"))
+    resumed = visitor.follow(visitor.post("/schedules/resume", name="weekly"))
+    ran = visitor.follow(visitor.post("/schedules/run", name="weekly"))
+    again = visitor.follow(visitor.post("/schedules/run", name="weekly"))
+
+    assert "Pause weekly in testing?" in asked
+    assert "It runs at 03:00 on Mondays (Europe/Berlin)" in asked
+    assert re.search(r"paused holidays, by admin .*, ends in \d+ (h|days)", text_of(paused))
+    assert "Resumed weekly" in text_of(resumed)
+    assert "Enqueued a job of weekly" in text_of(ran)
+    assert "weekly" in text_of(again)
+    assert [row.group_key for row in made.rows("SELECT group_key FROM mayfly_jobs")] == ["schedule:weekly"]
+    deeds = made.rows("SELECT verb, done_by, via, subject, reason FROM mayfly_audit WHERE via = 'page' ORDER BY id")
+    assert [tuple(each) for each in deeds] == [
+        ("pause schedule", "admin", "page", "weekly", "holidays"),
+        ("resume schedule", "admin", "page", "weekly", None),
+        ("run schedule", "admin", "page", "weekly", None),
+    ]
+
+
+def test_what_cannot_be_done_to_a_schedule_is_said(console: Api, visitor: Visitor) -> None:
+    """A name that nobody knows, a time that is over, a verb that is none."""
+    write_schedule(console.installation, SCHEDULE)
+
+    assert visitor.post("/schedules/run", name="weekli").status == 422
+    assert "weekly" in text_of(visitor.post("/schedules/run", name="weekli"))
+    assert visitor.post("/schedules/pause", name="weekly", until="2001-01-01").status == 422
+    assert visitor.get("/schedules/ask?verb=drop&name=weekly").status == 422
+    assert "was not paused" in text_of(visitor.follow(visitor.post("/schedules/resume", name="weekly")))
+
+
+def test_the_audit_has_what_was_done_by_hand(console: Api, visitor: Visitor) -> None:
+    """The newest first, page by page, and as a file; a reason stays text."""
+    visitor.post("/pause", kind="lane", name="mail", reason=EVIL)
+    for number in range(60):
+        visitor.post("/lanes/workers", name="mail", workers=str(number % 9 + 1))
+
+    first = visitor.get("/audit")
+    found = re.search(r'href="([^"]*)" rel="next"', first.text)
+    assert found
+    second = visitor.get(found[1])
+
+    assert len(re.findall(r'data-label="What">', first.text)) == 50
+    assert "<script>alert" not in second.text
+    assert re.search(r"admin page pause lane .*alert\('1'\)", text_of(second))
+    assert len(rows_of(visitor.get("/audit.csv"))) >= 61
+
+
+def test_settings_are_shown_with_their_origin_and_without_secrets(console: Api, visitor: Visitor) -> None:
+    """To an admin alone; a file that is wrong by now is told."""
+    made = console.installation
+    (made.home / ".env").write_text("BATCH_SIZE=7\nHEARTBEAT_URL=https://example.com/hook/geheim\n")
+
+    page, given = visitor.get("/settings"), visitor.get("/settings?given=true")
+    listed = visitor.get("/settings.json").text + visitor.get("/settings.csv").text
+    (made.home / ".env").write_text("BATCH_SIZE=many\n")
+    wrong = visitor.get("/settings")
+
+    assert re.search(r"BATCH_SIZE 7 \S+\.env", text_of(page))
+    assert re.search(r"MAX_WORKERS 5 default", text_of(page))
+    assert "MAX_WORKERS" not in text_of(given)
+    assert "DATABASE_URL" in text_of(page)
+    for secret in ("geheim", *made.secrets):
+        assert secret not in page.text + given.text + listed
+    assert "BATCH_SIZE=many" in text_of(wrong)
+    others = [Visitor(console.port).log_in(role).get("/settings").status for role in ("viewer", "operator")]
+    assert others == [403, 403]
+
+
+def write_schedule(made: Installation, text: str) -> None:
+    (made.home / "cron.d").mkdir(exist_ok=True)
+    (made.home / "cron.d" / "schedule").write_text(text)

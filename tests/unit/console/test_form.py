@@ -1,0 +1,71 @@
+"""A form made from a schema, and the payload made from it."""
+
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+
+from console.web.form import inputs_of, payload_of
+from mayfly.errors import BadField
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Inner(BaseModel):
+    x: int = 1
+
+
+class Everything(BaseModel):
+    name: str
+    count: int = Field(3, ge=1, le=9, description="how many")
+    ratio: float | None = None
+    loud: bool = False
+    colour: Colour = Colour.RED
+    kind: Literal["a", "b"] = "a"
+    tags: list[str] = []
+    inner: Inner = Inner()
+
+
+SCHEMA = Everything.model_json_schema()
+
+
+def filled(**given: str) -> dict[str, Any]:
+    return payload_of(inputs_of(SCHEMA, {f"payload.{name}": value for name, value in given.items()}))
+
+
+def test_each_field_gets_what_fits_it() -> None:
+    """With its default, its bounds and its words."""
+    inputs = {each.name: each for each in inputs_of(SCHEMA, {})}
+
+    assert {name: (each.kind, each.value) for name, each in inputs.items()} == {
+        "name": ("string", ""), "count": ("integer", "3"), "ratio": ("number", ""), "loud": ("boolean", "false"),
+        "colour": ("choice", '"red"'), "kind": ("choice", '"a"'), "tags": ("json", "[]"),
+        "inner": ("json", '{"x": 1}'),
+    }  # fmt: skip
+    assert inputs["colour"].choices == ('"red"', '"blue"')
+    assert inputs["count"].help == "how many, at least 1, at most 9"
+    assert [name for name, each in inputs.items() if each.is_required] == ["name"]
+
+
+def test_what_was_filled_in_is_a_payload_that_the_model_takes() -> None:
+    """Numbers are numbers, and what is empty is left out."""
+    payload = filled(
+        name="12", count="5", ratio="", loud="true", colour='"blue"', kind='"b"', tags='["x"]', inner='{"x": 2}'
+    )
+
+    assert payload == {
+        "name": "12", "count": 5, "loud": True, "colour": "blue", "kind": "b", "tags": ["x"], "inner": {"x": 2}
+    }  # fmt: skip
+    assert Everything.model_validate(payload).inner.x == 2
+
+
+def test_what_is_no_json_is_told() -> None:
+    """By the name of its field; a wrong number is left to the model."""
+    with pytest.raises(BadField, match="tags="):
+        filled(name="x", tags="[1,")
+    assert filled(name="x", count="many")["count"] == "many"
+    assert filled()["name"] == ""
