@@ -12,7 +12,7 @@ from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.jobs import outside, requests
 from mayfly.jobs.books import Books
 from mayfly.jobs.outside import Hold, Pulled, Wish
-from mayfly.jobs.totals import add_up_totals
+from mayfly.jobs.totals import STRAYS, add_up_strays, add_up_totals
 from mayfly.outcome import DONE, Outcome
 from mayfly.schema import JOBS
 from tests.database.factories import change_job, rows_of, servers_only
@@ -140,6 +140,19 @@ def test_with_another_cycle_a_new_page_is_begun(
         finish(database, books, pulled.hold(job))
 
     assert {row.cycle_id: row.jobs for row in rows_of(database, totals)} == {start: 1, start + 1000: 1}
+
+
+def test_nothing_is_counted_beside_a_cycle_of_long_ago(database: Database, books: Books) -> None:
+    """While cron is not at work: the first cycle afterwards adds such totals up, and they would be written again."""
+    now = database.clock.now()
+    close_a_cycle(database, milliseconds(now - STRAYS))
+    insert_rows(database, 2, lane="outside")
+    pulled = pull(database, books, 2)
+    for job in pulled.jobs:
+        finish(database, books, pulled.hold(job))
+        database.run(lambda connection: add_up_strays(connection, now + STRAYS / 3))
+
+    assert counted(database) == 2
 
 
 def test_a_lease_that_ran_out_is_not_extended(database: Database, books: Books) -> None:
