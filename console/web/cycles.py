@@ -19,10 +19,11 @@ Before = Annotated[int | None, Query(ge=0, le=2**62)]
 @router.get("/cycles")
 async def show(request: Request, site: Here, _person: Viewer, before: Before = None) -> Response:
     page, now = await _page(site, SIZE, before), now_of(site)
+    hours = await site.look(lambda connection: browse.read_regularity(connection, now))
     rows = [(each, isinstance(each, Gap), not isinstance(each, Gap) and is_overrun(each, now)) for each in page.rows]
     next_url = url(request, "/cycles", before=page.next) if page.next else None
     first_url = url(request, "/cycles") if before is not None else None
-    return render(request, "cycles.html", rows=rows, next_url=next_url, first_url=first_url)
+    return render(request, "cycles.html", rows=rows, hours=hours, next_url=next_url, first_url=first_url)
 
 
 @router.get("/cycles.json")

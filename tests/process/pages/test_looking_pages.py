@@ -194,6 +194,7 @@ def test_a_missed_minute_is_a_row_of_its_own(console: Api, visitor: Visitor) -> 
     page = visitor.get("/cycles")
     text = text_of(page)
 
+    assert "web-1 in the last hour: 3 min missed, 2 overruns" in text
     assert page.text.count('class="gap"') == 1
     assert "3 minutes were missed on web-1: no cycle began for 4 min" in text
     assert page.text.count('class="overrun"') == 2

@@ -25,7 +25,7 @@ def asked() -> list[tuple[str, list[str]]]:
     for screen in SCREENS:
         for route in screen.router.routes:
             if isinstance(route, APIRoute) and "GET" in (route.methods or ()) and route.path not in OPEN:
-                named = [each.name for each in route.dependant.query_params]
+                named = [each.alias for each in route.dependant.query_params]
                 takes_all = route.path.startswith(("/jobs", "/enqueue", "/dead"))
                 found.append((route.path, sorted({*named, *JobFilter._fields, *OTHERS}) if takes_all else named))
     return found
