@@ -28,6 +28,7 @@ from mayfly.settings import Settings
 
 GRACE_SECONDS = 10  # for requests that are being answered when we are told to end
 BACKLOG = 512  # connections that wait to be let in
+PROXIES = ["127.0.0.1", "::1"]  # whose word on where a request comes from is believed
 MOST_AT_ONCE = 2000  # requests: beyond it uvicorn answers 503 by itself
 
 
@@ -97,6 +98,8 @@ async def _serve(settings: Settings, database: Database, log: Log, connections: 
         log_level="warning",
         limit_concurrency=MOST_AT_ONCE,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        proxy_headers=settings.console_tls_proxy,  # without a proxy anybody could name another address as his
+        forwarded_allow_ips=PROXIES,
         server_header=False,
         date_header=False,
     )

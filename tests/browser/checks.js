@@ -144,14 +144,16 @@
       asked.add(element);
       const box = element.getBoundingClientRect();
       if (!shown(element) || box.width <= 1 || box.height <= 1) continue;
-      const style = getComputedStyle(element);
+      const isEmpty = element.placeholder && !element.value;
+      const style = getComputedStyle(element, isEmpty ? "::placeholder" : null);
       const background = behind(element);
       if (!background) {
         report("contrast", element, "on a picture, where nobody can tell");
         continue;
       }
       const drawn = rgba(element instanceof SVGElement ? style.fill : style.color);
-      const text = over([...drawn.slice(0, 3), drawn[3] * opacity(element)], background);
+      const part = opacity(element) * (isEmpty ? Number(style.opacity) : 1);
+      const text = over([...drawn.slice(0, 3), drawn[3] * part], background);
       const size = parseFloat(style.fontSize);
       const least = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700) ? 3 : 4.5;
       const ratio = contrast(text, background);

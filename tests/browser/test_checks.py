@@ -93,6 +93,7 @@ def test_each_rule_finds_what_breaks_it(page: Page, rule: str) -> None:
         ("<h3>Why</h3>", '<h3 style="opacity: 0.4">Why</h3>'),
         ('fill="currentColor"', 'fill="#aaa"'),  # the text of a chart
         ('<input id="type"', '<input id="type" style="color: #999"'),
+        ("<label>Lane <input>", '<style>::placeholder { color: #aaa }</style><label>Lane <input placeholder="mail">'),
         ("background: #fff;", "background: linear-gradient(#fff, #eee);"),  # nobody can tell
     ],
 )

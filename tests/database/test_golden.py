@@ -279,7 +279,8 @@ def browsing(database: Database) -> Iterator[str]:
     yield chapter(
         "count a group", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(group_key="g")))
     )
-    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_deaths(c, JOBS, now, "settled")))
+    insert_row(database, lane="dying", status="dead", finished_at=now)
+    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_deaths(c, JOBS, now, "dying")))
     yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 1, "g")))
     yield chapter("payloads", lambda: database.read(lambda c: browse.read_payloads(c, JOBS, [1, 2])))
     yield chapter("search by a field", jobs(Which(lane="mail", status="dead"), field=("to", "ann")))

@@ -361,6 +361,9 @@ SELECT status, COUNT(*) FROM (SELECT status FROM mayfly_jobs WHERE group_key = %
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
 SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT d.job_type, COALESCE(a.fingerprint, ''), COUNT(*), MAX(d.died_at), MAX(d.job_id), SUM(CASE WHEN d.died_at >= %(since_0)s THEN 1 ELSE 0 END), SUM(CASE WHEN d.died_at >= %(since_1)s THEN 1 ELSE 0 END), SUM(CASE WHEN d.died_at >= %(since_2)s THEN 1 ELSE 0 END) FROM (SELECT id AS job_id, type AS job_type, finished_at AS died_at FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT %(size)s) AS d LEFT JOIN mayfly_attempts AS a ON a.id = (SELECT MAX(id + 0) FROM mayfly_attempts WHERE job_id = d.job_id) GROUP BY d.job_type, COALESCE(a.fingerprint, '');
+SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 ORDER BY run_at DESC, id DESC LIMIT 1 OFFSET %(size)s;
+SELECT id, SUBSTR(last_error, 1, 16000) FROM mayfly_jobs WHERE id IN (…);
 
 -- relatives
 SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
@@ -512,7 +515,7 @@ UPDATE mayfly_alerts SET `kind` = %(kind)s, `subject` = %(subject)s, `detail` = 
 DELETE FROM mayfly_alerts WHERE recovered_at < %(before)s;
 
 -- prune
--- 7 times:
+-- 8 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > %(lane)s;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -535,6 +538,9 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priorit
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'done' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
@@ -553,6 +559,12 @@ SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND pr
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'cancelled' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
+SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 0 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 1 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;
 SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead' AND priority = 2 AND run_at < %(before)s AND finished_at < %(before)s ORDER BY run_at, id LIMIT 500;

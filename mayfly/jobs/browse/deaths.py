@@ -1,7 +1,6 @@
 """Dead jobs by type and error, and how many of each died lately."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from mayfly.jobs.ranges import Range, not_empty
 from mayfly.jobs.which import Which, ranges
 from mayfly.schema import DEAD, JobTable
 
-LOOKED_AT = 5_000  # the newest: to find the last attempt of each takes its time
+LOOKED_AT = 2_000  # the newest: to find the last attempt of each takes its time, and a page has a tenth of a second
 MOST_GROUPS = 100
 WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 
@@ -39,35 +38,44 @@ def list_deaths(connection: Connection, jobs: JobTable, now: datetime, lane: str
     which = Which(lane=lane, status=DEAD).checked()
     found = not_empty(connection, ranges(connection, jobs, which, {DEAD: ""}, {}))
     share = LOOKED_AT // max(1, len(found))
-    rows = [row for each in found for row in _rows(connection, jobs, each, share)]
-    groups = grouped(rows, now)
+    looked = [group for each in found for group in _groups(connection, jobs, each, share, now)]
+    groups = sorted(added_up(looked), key=_newest, reverse=True)
     is_cut = len(groups) > MOST_GROUPS or any(each.floor(connection, share + 1) for each in found)
     shown = groups[:MOST_GROUPS]
     ids = [each.newest_id for each in shown]
     messages = dict(connection.execute(messages_statement(jobs), ids=ids).all()) if ids else {}
     told = tuple(each._replace(message=one_line(messages.get(each.newest_id))) for each in shown)
-    return Deaths(told, len(rows), is_cut)
+    return Deaths(told, sum(each.jobs for each in groups), is_cut)
 
 
-def grouped(rows: Sequence[Sequence[Any]], now: datetime) -> list[DeathGroup]:
-    """Rows of id, type, when it died, fingerprint. Pure."""
-    known: dict[tuple[str, str], list[tuple[int, datetime | None]]] = defaultdict(list)
-    for job_id, type_name, died_at, fingerprint in rows:
-        known[type_name, fingerprint].append((job_id, died_at))
-    groups = [_group(*names, deaths, now) for names, deaths in known.items()]
-    return sorted(groups, key=lambda each: (each.last_at is not None, each.last_at, each.newest_id), reverse=True)
+def added_up(groups: Iterable[DeathGroup]) -> list[DeathGroup]:
+    """Those of the same type and error as one. Pure."""
+    total: dict[tuple[str, str], DeathGroup] = {}
+    for each in groups:
+        known = total.get((each.type, each.error))
+        total[each.type, each.error] = each if known is None else _sum(known, each)
+    return list(total.values())
 
 
-def _group(type_name: str, error: str, deaths: Sequence[tuple[int, datetime | None]], now: datetime) -> DeathGroup:
-    times = [at for _id, at in deaths if at is not None]
-    lately = {name: sum(at >= now - window for at in times) for name, window in WINDOWS.items()}
-    newest = max(job_id for job_id, _at in deaths)
-    return DeathGroup(type_name, error, len(deaths), lately, max(times, default=None), newest)
+def _sum(one: DeathGroup, other: DeathGroup) -> DeathGroup:
+    return one._replace(
+        jobs=one.jobs + other.jobs,
+        lately={name: one.lately[name] + other.lately[name] for name in WINDOWS},
+        last_at=max(filter(None, (one.last_at, other.last_at)), default=None),
+        newest_id=max(one.newest_id, other.newest_id),
+    )
 
 
-def _rows(connection: Connection, jobs: JobTable, found: Range, size: int) -> list[tuple[Any, ...]]:
-    rows = connection.execute(deaths_statement(jobs, found), found.given(size)).all()
-    return [(row[0], row[1], None if row[2] is None else utc_from_driver(row[2]), row[3]) for row in rows]
+def _newest(group: DeathGroup) -> tuple[bool, Any, int]:
+    return group.last_at is not None, group.last_at, group.newest_id
+
+
+def _groups(connection: Connection, jobs: JobTable, found: Range, size: int, now: datetime) -> Iterator[DeathGroup]:
+    since = {f"since_{number}": now - window for number, window in enumerate(WINDOWS.values())}
+    for row in connection.execute(deaths_statement(jobs, found), {**found.given(size), **since}).all():
+        type_name, error, number, last_at, newest, *lately = row
+        at = None if last_at is None else utc_from_driver(last_at)
+        yield DeathGroup(type_name, error, number, dict(zip(WINDOWS, map(int, lately), strict=True)), at, newest)
 
 
 def deaths_statement(jobs: JobTable, found: Range) -> str:
@@ -75,7 +83,12 @@ def deaths_statement(jobs: JobTable, found: Range) -> str:
     newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
     # Not MAX(id): PostgreSQL would go through the primary key from its end until it meets one of this job.
     last = "(SELECT MAX(id + 0) FROM mayfly_attempts WHERE job_id = d.job_id)"
+    fingerprint = "COALESCE(a.fingerprint, '')"
+    lately = ", ".join(
+        f"SUM(CASE WHEN d.died_at >= :since_{number} THEN 1 ELSE 0 END)" for number in range(len(WINDOWS))
+    )
     return (
-        "SELECT d.job_id, d.job_type, d.died_at, COALESCE(a.fingerprint, '')"
+        f"SELECT d.job_type, {fingerprint}, COUNT(*), MAX(d.died_at), MAX(d.job_id), {lately}"
         f" FROM ({newest}) AS d LEFT JOIN mayfly_attempts AS a ON a.id = {last}"
+        f" GROUP BY d.job_type, {fingerprint}"
     )

@@ -118,6 +118,17 @@ def test_after_five_failures_an_account_waits(serving: Serving) -> None:
     Visitor(api.port).log_in("viewer")
 
 
+@pytest.mark.parametrize(("has_proxy", "address"), [("false", "127.0.0.1"), ("true", "10.0.0.9")])
+def test_only_a_proxy_is_believed_where_somebody_comes_from(serving: Serving, has_proxy: str, address: str) -> None:
+    """Anybody else could have as many addresses as he likes."""
+    api = serving(CONSOLE_TLS_PROXY=has_proxy)
+    form = {"name": "admin", "password": "wrong"}
+    Visitor(api.port).ask("POST", "/login", form, {"X-Forwarded-For": "10.0.0.9"})
+    api.process.terminate()
+
+    assert f"Refused a login from {address} as 'admin'" in api.process.communicate()[1]
+
+
 @pytest.mark.parametrize("has_tls", [False, True])
 def test_the_cookie_is_for_nobody_else(serving: Serving, has_tls: bool) -> None:
     """Not for scripts, nor other people's pages; behind TLS not for a wire without it."""
