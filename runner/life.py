@@ -28,7 +28,7 @@ from runner.inherited import Inherited
 from runner.invoke import Invoker
 from runner.lifelines import MainLifeline
 from runner.outbox import Outbox
-from runner.pace import way_given
+from runner.pace import WORTH_GIVING_WAY, way_given
 from runner.pausing import Pausing
 from runner.stay import Stay
 from runner.turns import Turns
@@ -234,8 +234,12 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: Stay | None, 
 
 def _give_way(batches: BatchRunner, lane: str, put_off: int, seconds: float) -> None:
     """To runners of other lanes, where there are any."""
-    rest = way_given(put_off, seconds)
-    if rest and batches.invoker.database.read(live_by_lane).keys() - {lane}:
+    if put_off < WORTH_GIVING_WAY:
+        return
+    live = batches.invoker.database.read(live_by_lane)
+    ours = live.pop(lane, 1)
+    if live:
+        rest = way_given(seconds, ours)
         batches.log.say(events.gave_way(put_off, rest))
         pause(rest)
 

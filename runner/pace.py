@@ -2,9 +2,9 @@
 
 LARGEST_CLAIM = 1000
 HOLD_SECONDS = 0.5  # what a runner holds is about this much of its own work
-WORTH_GIVING_WAY = 10  # jobs
-GIVE_WAY = 9  # times as long as it took to put them off: a tenth of what the lane could take is left to it
-MOST_GIVEN_SECONDS = 1.0
+WORTH_GIVING_WAY = 10  # jobs: fewer nobody notices
+GIVE_WAY = 9  # times as long as it took to put them off: a lane takes a tenth of one runner's time
+MOST_GIVEN_SECONDS = 2.0
 
 
 def next_claim(size: int, jobs: int, seconds: float) -> int:
@@ -17,6 +17,9 @@ def next_claim(size: int, jobs: int, seconds: float) -> int:
     return size
 
 
-def way_given(put_off: int, seconds: float) -> float:
-    """How long to rest after a claim of which nothing could run: a million of them must not slow other lanes down."""
-    return 0.0 if put_off < WORTH_GIVING_WAY else min(GIVE_WAY * seconds, MOST_GIVEN_SECONDS)
+def way_given(seconds: float, runners: int) -> float:
+    """How long to rest after a claim of which nothing could run: a million of them must not slow other lanes down.
+
+    The longer, the more runners the lane has: what they take together is what others feel.
+    """
+    return min(GIVE_WAY * seconds * runners, MOST_GIVEN_SECONDS)

@@ -62,14 +62,13 @@ def test_slower_jobs_are_never_claimed_in_larger_numbers(size: int, one: float, 
 
 
 @pytest.mark.parametrize(
-    ("put_off", "seconds", "rest"),
+    ("seconds", "runners", "rest"),
     [
-        (9, 0.02, 0.0),  # few: nobody notices
-        (10, 0.02, 0.18),  # a tenth of the time is spent on it
-        (1000, 0.1, 0.9),
-        (1000, 0.5, 1.0),  # and not longer than a moment
+        (0.02, 1, 0.18),  # a tenth of the time is spent on it
+        (0.02, 5, 0.9),  # by all of them together
+        (0.5, 1, 2.0),  # and it is not longer than a moment
     ],
 )
-def test_who_could_only_put_jobs_off_rests(put_off: int, seconds: float, rest: float) -> None:
-    """Nine times as long as it took."""
-    assert way_given(put_off, seconds) == pytest.approx(rest)
+def test_who_could_only_put_jobs_off_rests(seconds: float, runners: int, rest: float) -> None:
+    """Nine times as long as it took, for each runner of the lane."""
+    assert way_given(seconds, runners) == pytest.approx(rest)
