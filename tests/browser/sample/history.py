@@ -132,7 +132,7 @@ def cycle_row(
 ) -> dict[str, Any]:
     jobs = sum(row["jobs"] for row in counted)
     lanes = len({row["lane"] for row in counted})
-    duration_ms = 58_700 if is_overrun else int(2500 + 400 * jobs * chance.uniform(0.5, 1.2)) % 41_000 + 900
+    duration_ms = 63_400 if is_overrun else int(2500 + 400 * jobs * chance.uniform(0.5, 1.2)) % 41_000 + 900
     return {
         "id": cycle_id,
         "host": host,

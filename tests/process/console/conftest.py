@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from mayfly.migrations import migrate
+from tests.databases import Databases
 from tests.process.console.api import Api
 from tests.process.installation import Installation
 
@@ -19,13 +21,13 @@ def api(migrated_url: str, tmp_path: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-def serving(tmp_path: Path) -> Iterator[Callable[..., Api]]:
+def serving(tmp_path: Path, databases: Databases) -> Iterator[Callable[..., Api]]:
     """On SQLite alone, with settings of the test's own: for what no database can make a difference to."""
-    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", OUTSIDE)
-    made.run("mayfly", "migrate")
+    with databases.fresh("sqlite", migrate) as url:
+        made = Installation(tmp_path, url, OUTSIDE)
 
-    def serve(**settings: str) -> Api:
-        return Api(made, settings)
+        def serve(**settings: str) -> Api:
+            return Api(made, settings)
 
-    yield serve
-    made.end()
+        yield serve
+        made.end()
