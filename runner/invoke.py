@@ -12,8 +12,8 @@ from mayfly.engine import Database
 from mayfly.errors import CancelRequested, HandlerEnded, Interrupted, NeverAwaited, SliceEnded
 from mayfly.job import Job
 from mayfly.jobs.enqueue import describe_misfit
-from mayfly.jobs.held import RUNNING
 from mayfly.jobs.pauses import Pause
+from mayfly.jobs.running import RUNNING
 from mayfly.outcome import DONE, RELEASED, RESULT_LIMIT, Dead, Kind, Outcome, Steer
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry

@@ -8,7 +8,7 @@ from threading import Thread
 from types import FrameType
 
 from mayfly.errors import Interrupted
-from mayfly.jobs.held import RUNNING
+from mayfly.jobs.running import RUNNING
 from runner.invoke import arguments
 from runner.lifelines import LoopLifeline
 from runner.mailbox import Mailbox

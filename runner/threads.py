@@ -9,7 +9,7 @@ from threading import Lock, Thread
 from types import FrameType
 
 from mayfly.errors import Interrupted
-from mayfly.jobs.held import RUNNING
+from mayfly.jobs.running import RUNNING
 from mayfly.jobs.settlement import Settlement
 from runner.invoke import arguments
 from runner.lifelines import ThreadLifeline

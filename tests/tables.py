@@ -45,6 +45,7 @@ jobs = Table(
     Column("unique_until", UtcDateTime),
     Column("forgiven", Integer),  # crashes that changed checkpoints have cleared
     Column("trace_context", String(KEY_LENGTH)),  # W3C traceparent of whoever enqueued it
+    Column("parent_id", Id),  # the job whose handler enqueued it, or whose step it follows
 )
 
 attempts = Table(

@@ -66,7 +66,7 @@ def _look(
     view = browse.read_job(connection, JOBS, job_id, site.settings, site.producer.registry, now)
     names = [each.worker_id for each in view.attempts]
     names += [view.row["worker_id"]] if view.row["worker_id"] else []
-    family = browse.read_family(connection, JOBS, job_id, view.row["group_key"])
+    family = browse.read_family(connection, JOBS, job_id, view.row["parent_id"], view.row["group_key"])
     return view, family, browse.runners_named(connection, names)
 
 

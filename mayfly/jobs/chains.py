@@ -64,7 +64,8 @@ def advance_chains(
 def _insert_next(
     connection: Connection, jobs: JobTable, settlement: Settlement, rest: Sequence[Any], now: datetime
 ) -> None:
-    following = unpacked(rest[0]).due_from(now)._replace(group_key=settlement.job.group_key)
+    job, following = settlement.job, unpacked(rest[0]).due_from(now)
+    following = following._replace(group_key=job.group_key, parent_id=job.id)
     _insert_step(connection, jobs, following, settlement.outcome.result, jsontext.encode(rest[1:]))
 
 

@@ -10,6 +10,7 @@ from mayfly import jsontext, schema
 from mayfly.dialect import Dialect
 from mayfly.errors import BadField, BadPayload, KeyMissing, PayloadTooLarge
 from mayfly.jobs.foreign import AnyConnection
+from mayfly.jobs.running import parent_id
 from mayfly.jobs.terms import CONFLICTS, KEEP, LIVE, Scope, utc
 from mayfly.jobs.unique import insert_unique, keeping, release_over
 from mayfly.limits.limit import Limit, NoKey, wish_of
@@ -38,6 +39,7 @@ class NewJob(NamedTuple):
     unique_scope: str | None = None
     unique_until: datetime | None = None
     trace_context: str | None = None
+    parent_id: int | None = None
     on_conflict: str | None = None  # no column; None: whoever holds the unique key is kept
 
     @property
@@ -113,6 +115,7 @@ class Door:
             unique_scope=scope.name if scope.name != LIVE else None,
             unique_until=scope.until,
             trace_context=current_traceparent(),
+            parent_id=parent_id(),
             on_conflict=_conflict(on_conflict),
         )
 

@@ -1,7 +1,6 @@
 """What a handler enqueues is held back until its job is settled as done, so that a retried job does it once."""
 
 from collections.abc import Iterable, Sequence
-from contextvars import ContextVar
 from datetime import datetime
 
 from mayfly.connection import Connection
@@ -9,12 +8,10 @@ from mayfly.job import Job
 from mayfly.jobs.batches import NewBatch, open_batch
 from mayfly.jobs.chains import NewChain, insert_chain
 from mayfly.jobs.enqueue import NewJob, insert_jobs
+from mayfly.jobs.running import RUNNING
 from mayfly.schema import JobTable
 
 Held = NewJob | NewChain | NewBatch
-
-# The job whose handler runs here: a plain function, a thread, a task, or what these start with their own context.
-RUNNING: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
 
 
 def holder() -> Job | None:

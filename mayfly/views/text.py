@@ -130,7 +130,7 @@ def deeds_text(deeds: Sequence[DeedView]) -> str:
 SHOWN = (
     "lane", "priority", "run_at", "attempts", "max_attempts", "crashes", "claims", "worker_id", "lease_until",
     "unique_key", "group_key", "expires_at", "waiting_for", "cancel_reason", "slices", "created_at", "started_at",
-    "finished_at", "duration_ms", "trace_context", "payload", "progress", "checkpoint", "result",
+    "finished_at", "duration_ms", "trace_context", "parent_id", "payload", "progress", "checkpoint", "result",
 )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from mayfly.job import Job
 from mayfly.jobs.batches import complete_all
 from mayfly.jobs.childless import childless
 from mayfly.jobs.filling import abandon_batch, seal_batch
-from mayfly.jobs.held import RUNNING
 from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.running import RUNNING
 from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import silent_log

@@ -12,9 +12,9 @@ from mayfly.app import App
 from mayfly.engine import Database
 from mayfly.errors import BadField, BadPayload, BadStep, ChainContainsItself, EmptyChain
 from mayfly.job import Job
-from mayfly.jobs.held import RUNNING
 from mayfly.jobs.operate import retry
 from mayfly.jobs.prune import Keep, prune
+from mayfly.jobs.running import RUNNING
 from mayfly.jobs.settle import Settled, settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.jobs.which import Which
@@ -48,7 +48,7 @@ def types(database: Database) -> list[str]:
 
 
 def test_each_step_follows_on_the_one_before_and_sees_its_result(app: App, database: Database) -> None:
-    """A job at a time, all of one group; nothing is left of the chain at its end."""
+    """A job at a time, all of one group, each the parent of the next; nothing is left of the chain at its end."""
     first = chain(step("a", {"n": 1}, priority=0), ("b", {"n": 2}), "c")
     seen = []
     for number in range(3):
@@ -57,7 +57,9 @@ def test_each_step_follows_on_the_one_before_and_sees_its_result(app: App, datab
         settle_one(database, job, Outcome(Kind.DONE, result=f'{{"from": {number}}}'))
 
     assert seen == [("a", {"n": 1}, None), ("b", {"n": 2}, {"from": 0}), ("c", {}, {"from": 1})]
-    assert rows_of(database, jobs)[0].id == first
+    ids = [row.id for row in rows_of(database, jobs)]
+    assert ids[0] == first
+    assert [row.parent_id for row in rows_of(database, jobs)] == [None, *ids[:2]]
     assert len({row.group_key for row in rows_of(database, jobs)}) == 1
     assert rows_of(database, chains) == []
 

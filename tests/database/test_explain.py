@@ -17,6 +17,7 @@ from mayfly.clock import milliseconds
 from mayfly.dialect import Values
 from mayfly.engine import Database
 from mayfly.jobs.browse import lanes, tabs
+from mayfly.jobs.browse.family import relatives_statement
 from mayfly.jobs.browse.jobs import OPEN
 from mayfly.jobs.childless import youngest_statement
 from mayfly.jobs.circumstances import before_statement
@@ -214,6 +215,13 @@ def test_jobs_that_came_back_are_looked_for_along_the_claim_index(crowded: Datab
     look = explained(crowded, come_back_statement(JOBS), next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
+
+
+def test_the_children_of_a_job_are_found_without_a_scan(crowded: Database) -> None:
+    """Also where it has none, as most have."""
+    look = explained(crowded, relatives_statement(JOBS, "parent_id = :id", "ASC"), {"id": 1, "size": 20})
+
+    assert look == Look(("mayfly_jobs_parent",), scans=(), sorts=False, rows=told(crowded, 0))
 
 
 def test_a_job_to_begin_with_is_found_by_its_id(crowded: Database) -> None:

@@ -281,7 +281,7 @@ def browsing(database: Database) -> Iterator[str]:
     )
     insert_row(database, lane="dying", status="dead", finished_at=now)
     yield chapter("list deaths", lambda: database.read(lambda c: browse.list_deaths(c, JOBS, now, "dying")))
-    yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 1, "g")))
+    yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 2, 1, "g")))
     yield chapter("payloads", lambda: database.read(lambda c: browse.read_payloads(c, JOBS, [1, 2])))
     yield chapter("search by a field", jobs(Which(lane="mail", status="dead"), field=("to", "ann")))
     ended = Which(lane="operated", type="noop", finished_after=now)

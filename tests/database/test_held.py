@@ -10,7 +10,8 @@ from mayfly.engine import Database
 from mayfly.errors import BadField, ErrorTooLate
 from mayfly.job import Job
 from mayfly.jobs.enqueue import NewJob
-from mayfly.jobs.held import RUNNING, hold
+from mayfly.jobs.held import hold
+from mayfly.jobs.running import RUNNING
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.logs import silent_log
@@ -180,7 +181,7 @@ def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database:
         RUNNING.reset(token)
 
     assert given == (None, 3)
-    assert len(running.held or ()) == 4
+    assert [getattr(each, "parent_id", None) for each in running.held or ()] == [running.id] * 4
     assert children(database) == []
 
 
@@ -196,4 +197,5 @@ def test_enqueue_in_a_handlers_transaction_is_not_held_back(running: Job, databa
     running.lifeline.opened.commit()
 
     assert running.held is None
-    assert [row.id for row in rows_of(database, jobs) if row.type == "child"] == [job_id]
+    found = [(row.id, row.parent_id) for row in rows_of(database, jobs) if row.type == "child"]
+    assert found == [(job_id, running.id)]

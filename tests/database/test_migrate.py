@@ -58,15 +58,17 @@ def test_a_migration_leaves_every_row_alone(database: Database, migrated_url: st
 
 
 PARTIAL = (
+    "DROP INDEX mayfly_jobs_parent",
     "DROP INDEX mayfly_jobs_unique",
     "CREATE UNIQUE INDEX mayfly_jobs_unique ON mayfly_jobs (unique_key)"
     " WHERE unique_key IS NOT NULL AND status IN ('pending', 'processing')",
 )
 GENERATED = (
+    "DROP INDEX mayfly_jobs_parent ON mayfly_jobs",
     "ALTER TABLE mayfly_jobs MODIFY COLUMN live_key VARCHAR(190) GENERATED ALWAYS AS"
     " (CASE WHEN status IN ('pending', 'processing') THEN unique_key END) STORED",
 )
-UNIQUE_OF_THE_FIRST_RELEASE = {"sqlite": PARTIAL, "postgresql": PARTIAL, "mysql": GENERATED}
+INDEXES_OF_THE_FIRST_RELEASE = {"sqlite": PARTIAL, "postgresql": PARTIAL, "mysql": GENERATED}
 
 
 def go_back_to_the_first_release(database: Database) -> None:
@@ -74,7 +76,7 @@ def go_back_to_the_first_release(database: Database) -> None:
     operators = (tables.audit, tables.tokens, tables.requests, tables.alerts)
     for table in (tables.schedules, *flow, *operators):
         run_sql(database, f"DROP TABLE {table.name}")
-    for statement in UNIQUE_OF_THE_FIRST_RELEASE[database.dialect.name]:
+    for statement in INDEXES_OF_THE_FIRST_RELEASE[database.dialect.name]:
         run_sql(database, statement)
     columns = list(tables.jobs.columns.keys())
     for column in columns[columns.index("expires_at") :]:

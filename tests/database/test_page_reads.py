@@ -143,12 +143,33 @@ def test_relatives_are_those_next_to_a_job_in_its_group(database: Database) -> N
     ids = [insert_row(database, group_key="chain:1", type=f"step{number}") for number in range(9)]
     insert_row(database, group_key="chain:2")
 
-    family = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], "chain:1"))
-    alone = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], None))
+    family = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], None, "chain:1"))
+    alone = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], None, None))
 
     assert [each.id for each in family.before] == ids[1:6]
     assert [(each.id, each.status) for each in family.after] == [(ids[7], "pending"), (ids[8], "pending")]
     assert alone == browse.Family()
+
+
+def test_a_job_is_shown_with_whom_it_comes_from_and_whom_it_enqueued(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of them, and whether there are more; a parent that was pruned is none."""
+    monkeypatch.setattr("mayfly.jobs.browse.family.MOST_CHILDREN", 2)
+    parent = insert_row(database, status="done")
+    job = insert_row(database, parent_id=parent)
+    children = [insert_row(database, parent_id=job) for _ in range(3)]
+
+    def family(job_id: int, parent_id: int | None) -> browse.Family:
+        return database.read(lambda connection: browse.read_family(connection, JOBS, job_id, parent_id, None))
+
+    found = family(job, parent)
+
+    assert found.parent is not None
+    assert (found.parent.id, found.parent.status) == (parent, "done")
+    assert ([each.id for each in found.children], found.has_more) == (children[:2], True)
+    assert family(children[0], job).children == ()
+    assert family(children[0], 999).parent is None
 
 
 def test_runners_are_found_by_their_names(database: Database) -> None:

@@ -86,7 +86,7 @@ BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
 DELETE FROM mayfly_chains WHERE job_id IN (…);
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(run_at)s, %(group_key)s);
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key, parent_id) VALUES (%(type)s, %(payload)s, %(lane)s, %(max_attempts)s, %(priority)s, %(run_at)s, %(group_key)s, %(parent_id)s);
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (%(job_id)s, %(previous)s, %(rest)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
 SELECT batch_key FROM mayfly_batches WHERE batch_key IN (%(key_0)s) AND sealed_at IS NOT NULL AND completed_at IS NULL;
@@ -366,6 +366,8 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'dead'
 SELECT id, SUBSTR(last_error, 1, 16000) FROM mayfly_jobs WHERE id IN (…);
 
 -- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE id = %(id)s ORDER BY id ASC LIMIT %(size)s;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE parent_id = %(id)s ORDER BY id ASC LIMIT %(size)s;
 SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id < %(id)s ORDER BY id DESC LIMIT %(size)s;
 SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = %(key)s AND id > %(id)s ORDER BY id ASC LIMIT %(size)s;
 

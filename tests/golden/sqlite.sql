@@ -93,7 +93,7 @@ BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
 DELETE FROM mayfly_chains WHERE job_id IN (…);
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at, :group_key) RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key, parent_id) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at, :group_key, :parent_id) RETURNING id;
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 SELECT batch_key FROM mayfly_batches WHERE batch_key IN (:key_0) AND sealed_at IS NOT NULL AND completed_at IS NULL;
@@ -375,6 +375,8 @@ SELECT id, run_at, id FROM mayfly_jobs WHERE lane = :lane AND status = 'dead' AN
 SELECT id, SUBSTR(last_error, 1, 16000) FROM mayfly_jobs WHERE id IN (…);
 
 -- relatives
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE id = :id ORDER BY id ASC LIMIT :size;
+SELECT id, type, status, created_at FROM mayfly_jobs WHERE parent_id = :id ORDER BY id ASC LIMIT :size;
 SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id < :id ORDER BY id DESC LIMIT :size;
 SELECT id, type, status, created_at FROM mayfly_jobs WHERE group_key = :key AND id > :id ORDER BY id ASC LIMIT :size;
 

@@ -21,6 +21,7 @@ COLUMNS = (
     "interruptions", "suspect", "claims", "worker_id", "locked_at", "lease_until", "unique_key", "group_key",
     "checkpoint", "progress", "result", "last_error", "created_at", "started_at", "finished_at", "duration_ms",
     "expires_at", "waiting_for", "cancel_reason", "slices", "unique_scope", "unique_until", "trace_context",
+    "parent_id",
 )  # fmt: skip
 JSON = ("payload", "checkpoint", "progress", "result")
 

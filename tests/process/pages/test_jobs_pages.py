@@ -149,6 +149,18 @@ def test_what_a_job_belongs_to_is_linked(console: Api, visitor: Visitor) -> None
     assert "Chain chain:abc" in text_of(page)
 
 
+def test_a_jobs_parent_and_children_are_linked(console: Api, visitor: Visitor) -> None:
+    """And a parent that was pruned is named."""
+    made = console.installation
+    [parent] = made.enqueue("noop")
+    [job] = made.enqueue("noop", parent_id=parent)
+    children = made.enqueue("noop", count=2, parent_id=job)
+    [orphan] = made.enqueue("noop", parent_id=10**6)
+
+    assert ids_in(visitor.get(f"/jobs/{job}").text) == [parent, *children]
+    assert "enqueued by job 1000000, which is no longer kept" in text_of(visitor.get(f"/jobs/{orphan}"))
+
+
 def test_a_dead_job_is_retried(console: Api, visitor: Visitor) -> None:
     """From its page over the question, with the environment's name in it, to the deed and its place in the audit."""
     made = console.installation

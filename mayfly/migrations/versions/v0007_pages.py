@@ -1,8 +1,8 @@
-"""What charts are drawn from: figures by spans of time, so that a month of totals need not be read for one page."""
+"""What pages show: figures by spans of time, so that a month of totals need not be read for one, and parents."""
 
 from sqlalchemy import Column, Integer, String
 
-from mayfly.migrations.portable import create_table
+from mayfly.migrations.portable import add_columns, create_index, create_table
 from mayfly.migrations.types import Id, JsonText
 
 revision = "0007"
@@ -12,6 +12,8 @@ depends_on = None
 
 
 def upgrade() -> None:
+    add_columns("mayfly_jobs", Column("parent_id", Id))  # the job whose handler enqueued it, or whose step it follows
+    create_index("mayfly_jobs_parent", "mayfly_jobs", "parent_id", "id", where="parent_id IS NOT NULL")
     create_table(
         "mayfly_history",  # of what has been added up, as mayfly_counters is
         Column("span", Integer, primary_key=True, autoincrement=False),  # seconds
