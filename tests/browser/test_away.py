@@ -22,7 +22,7 @@ def console(restartable_url: str, tmp_path: Path) -> Iterator[Console]:
 
 
 def test_a_page_outlives_its_database(
-    visitors: Visitors, console: Console, restartable_server: PrivateServer
+    console: Console, visitors: Visitors, restartable_server: PrivateServer
 ) -> None:
     """What was seen stays, with a notice; whoever comes meanwhile gets a page that says so, and looks again."""
     visitors.expect("503")

@@ -139,7 +139,7 @@ def behind(databases: Databases, tmp_path: Path) -> Iterator[Console]:
         made.end()
 
 
-def test_it_works_under_the_prefix_of_a_proxy(visitors: Visitors, behind: Console) -> None:
+def test_it_works_under_the_prefix_of_a_proxy(behind: Console, visitors: Visitors) -> None:
     """Every address on every screen has it, and the cookies are for nothing else on that host."""
     [job_id] = behind.installation.enqueue("noop", status="dead")
     page = visitors.open(behind, "admin", "/mayfly/")
