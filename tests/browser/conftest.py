@@ -24,7 +24,10 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def visitors(browser: Browser) -> Iterator[Visitors]:
-    """Who opens pages; at the end nothing may have gone wrong on any of them."""
+    """Who opens pages; at the end nothing may have gone wrong on any of them.
+
+    Asked for after a console of the test's own, so that they leave before it ends.
+    """
     made = Visitors(browser)
     yield made
     made.leave()

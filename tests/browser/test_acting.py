@@ -42,7 +42,7 @@ def test_a_dead_job_is_retried(visitors: Visitors, shop: Console, scripts: bool)
     assert deeds(shop, "retry")[0] == ("olga", "page", 1, "the vendor is back")
 
 
-def test_all_that_match_a_filter_are_cancelled(visitors: Visitors, console: Console) -> None:
+def test_all_that_match_a_filter_are_cancelled(console: Console, visitors: Visitors) -> None:
     """With their number before it happens; in slices, with a result; nothing beside the filter is touched."""
     console.installation.enqueue("noop", lane="bulk", count=BULK)
     [other] = console.installation.enqueue("sleep", lane="bulk")

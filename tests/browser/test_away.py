@@ -1,7 +1,9 @@
 """A database server that goes away while a page is open: a calm notice, and all is well again by itself."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browsers import Visitors
@@ -12,14 +14,19 @@ from tests.servers import PrivateServer
 SOON = 6000  # milliseconds, by the page's clock
 
 
+@pytest.fixture
+def console(restartable_url: str, tmp_path: Path) -> Iterator[Console]:
+    made = Installation(tmp_path, restartable_url)
+    yield Console(made)
+    made.end()
+
+
 def test_a_page_outlives_its_database(
-    visitors: Visitors, restartable_url: str, restartable_server: PrivateServer, tmp_path: Path
+    console: Console, visitors: Visitors, restartable_server: PrivateServer
 ) -> None:
     """What was seen stays, with a notice; whoever comes meanwhile gets a page that says so, and looks again."""
     visitors.expect("503")
-    installation = Installation(tmp_path, restartable_url)
-    console = Console(installation)
-    [job_id] = installation.enqueue("noop", lane="mail")
+    [job_id] = console.installation.enqueue("noop", lane="mail")
     page = visitors.open(console, "olga", "/login")
     page.clock.install()
     page.goto("/jobs?lane=mail")
@@ -35,4 +42,3 @@ def test_a_page_outlives_its_database(
 
     expect(page.get_by_text("The database does not answer just now.")).to_be_hidden()
     expect(late.get_by_role("heading", level=1)).to_have_text("Lanes")
-    installation.end()

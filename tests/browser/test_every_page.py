@@ -1,6 +1,7 @@
 """What holds for every screen: all can use it, in both colours, at every width, without scripts, behind a proxy."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -129,21 +130,26 @@ def test_colours_can_be_chosen(visitors: Visitors, shop: Console) -> None:
     assert max(map(int, re.findall(r"[0-9]+", dark)[:3])) < 64
 
 
-def test_it_works_under_the_prefix_of_a_proxy(visitors: Visitors, databases: Databases, tmp_path: Path) -> None:
-    """Every address on every screen has it, and the cookies are for nothing else on that host."""
+@pytest.fixture
+def behind(databases: Databases, tmp_path: Path) -> Iterator[Console]:
+    """One that a proxy shows under a path."""
     with databases.fresh("sqlite", migrate) as url:
-        installation = Installation(tmp_path, url)
-        console = Console(installation, {"CONSOLE_PREFIX": "/mayfly"})
-        job_id = installation.enqueue("noop", status="dead")[0]
-        page = visitors.open(console, "admin", "/mayfly/")
-        for path in SCREENS.values():
-            page.goto(f"/mayfly{path.format(dead=job_id)}")
-            expect(page.get_by_role("heading", level=1)).to_be_visible()
-            addresses = page.evaluate(
-                "[...document.querySelectorAll('[href], [src], [action]')].map((each) =>"
-                " each.getAttribute('href') || each.getAttribute('src') || each.getAttribute('action'))"
-            )
-            assert [each for each in addresses if not each.startswith(("/mayfly", "#", "?", "https://"))] == []
+        made = Installation(tmp_path, url)
+        yield Console(made, {"CONSOLE_PREFIX": "/mayfly"})
+        made.end()
 
-        assert {each["path"] for each in page.context.cookies()} == {"/mayfly"}
-        installation.end()
+
+def test_it_works_under_the_prefix_of_a_proxy(behind: Console, visitors: Visitors) -> None:
+    """Every address on every screen has it, and the cookies are for nothing else on that host."""
+    [job_id] = behind.installation.enqueue("noop", status="dead")
+    page = visitors.open(behind, "admin", "/mayfly/")
+    for path in SCREENS.values():
+        page.goto(f"/mayfly{path.format(dead=job_id)}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        addresses = page.evaluate(
+            "[...document.querySelectorAll('[href], [src], [action]')].map((each) =>"
+            " each.getAttribute('href') || each.getAttribute('src') || each.getAttribute('action'))"
+        )
+        assert [each for each in addresses if not each.startswith(("/mayfly", "#", "?", "https://"))] == []
+
+    assert {each["path"] for each in page.context.cookies()} == {"/mayfly"}

@@ -35,7 +35,7 @@ def attack(installation: Installation) -> None:
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_what_a_job_brings_stays_text(visitors: Visitors, console: Console) -> None:
+def test_what_a_job_brings_stays_text(console: Console, visitors: Visitors) -> None:
     """Type, lane, payload, error, keys and reasons: no element comes of them, and the policy is never needed."""
     attack(console.installation)
     page = visitors.open(console, "admin")
