@@ -86,14 +86,20 @@ def migrate(sql: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def config(as_json: bool) -> int:
     """Show every setting, its value and where it came from. Secrets are masked."""
+    from mayfly.integrations import required_names  # the handlers, whose integrations have settings too
+    from mayfly.opening import load_registry
+    from mayfly.settings.loading import integration_origins
+
     loaded = load()
+    registry = load_registry(loaded.settings)
+    origins = [*loaded.origins, *integration_origins(required_names(registry.handlers.values()))]
     if as_json:
-        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in loaded.origins]
+        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in origins]
         click.echo(json.dumps(facts, indent=2))
         return exits.SUCCESS
-    width = max(len(each.name) for each in loaded.origins)
-    value_width = min(48, max(len(each.value) for each in loaded.origins))
-    for each in loaded.origins:
+    width = max(len(each.name) for each in origins)
+    value_width = min(48, max(len(each.value) for each in origins))
+    for each in origins:
         click.echo(f"{each.name.ljust(width)}  {each.value.ljust(value_width)}  {each.source}")
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -15,6 +15,13 @@ class SettingsError(UsageError):
     """A setting is out of bounds, misspelled or does not fit another."""
 
 
+class NoSuchSetting(SettingsError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not set: set it in the environment, in .env or in [integrations] of mayfly.toml."
+        )
+
+
 class BadDatabaseOption(UsageError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"DATABASE_URL: the driver cannot use an option behind the ?: {reason}. Correct or drop it.")

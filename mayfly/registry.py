@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mayfly.outcome import Outcome
 
 ENTRY_POINTS = "mayfly.handlers"
+SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
 MOST_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,6 +65,7 @@ class Handler:
     threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
     limits: tuple[Limit, ...] = ()  # taken before a job starts
     takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
+    requires: tuple[str, ...] = ()  # settings without which its jobs are cancelled
     hooks: Hooks | None = None  # set by the runner, where the settings name any
 
     @property
@@ -133,12 +136,14 @@ def handler(
     threads: int | None = None,
     limits: Limit | Iterable[Limit] = (),
     takes: Limit | Iterable[Limit] = (),
+    requires: Iterable[str] = (),
 ) -> Callable[[Function], Function]:
     """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
 
     With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
     Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in so many threads.
     `limits` are what a job needs before it starts, `takes` what the handler asks for itself with job.take(key).
+    `requires` are settings of what it talks to: where one is missing, its jobs are cancelled and never run.
     """
     taken_before, taken_inside = _limits(type_name, limits), _limits(type_name, takes)
 
@@ -146,7 +151,7 @@ def handler(
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
             type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack,
-            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside,
+            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside, _required(requires),
         )  # fmt: skip
         _check(declared)
         known = _declared.get(type_name)
@@ -230,6 +235,10 @@ def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]
     return found
 
 
+def _required(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def _check(declared: Handler) -> None:
     def refuse(reason: str) -> None:
         raise BadHandler(declared.type, declared.where, reason)
@@ -245,6 +254,9 @@ def _check(declared: Handler) -> None:
             refuse("is an `async def`, which needs no threads=: its jobs share an event loop")
         if type(declared.threads) is not int or not 1 <= declared.threads <= MOST_THREADS:
             refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MOST_THREADS}")
+    for name in declared.requires:
+        if not isinstance(name, str) or not re.fullmatch(SETTING_NAME, name):
+            refuse(f"requires {name!r}; it must be the name of a setting, such as 'OPENAI_API_KEY'")
     if declared.timeout is not None and declared.timeout <= 0:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
     if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):
