@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
@@ -192,9 +192,17 @@ def _import(name: str, failures: dict[str, str]) -> None:
         failures[name] = f"{type(error).__name__}: {error}"
         sys.modules.pop(name, None)
         return
-    for found in pkgutil.iter_modules(getattr(module, "__path__", []), f"{name}."):
-        if not found.name.endswith(".__main__"):  # a program, not a module
-            _import(found.name, failures)
+    for part in _parts(module):
+        _import(f"{name}.{part}", failures)
+
+
+def _parts(module: ModuleType) -> Iterable[str]:
+    """What of a package is looked through: all of it, unless it says itself which of its modules have handlers."""
+    told: Iterable[str] | None = getattr(module, "__handlers__", None)
+    if told is not None:
+        return told
+    found = pkgutil.iter_modules(getattr(module, "__path__", []))
+    return (each.name for each in found if each.name != "__main__")  # a program, not a module
 
 
 def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bool, Model | None]:
