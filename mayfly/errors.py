@@ -116,6 +116,11 @@ class SchemaOlder(DatabaseError):
         )
 
 
+class AppSchemaUnknown(DatabaseError):
+    def __init__(self, package: str, version: str) -> None:
+        super().__init__(f"The tables of {package} have version {version}, which this code does not know. Update it.")
+
+
 class SchemaNewer(DatabaseError):
     def __init__(self, stored: str, known: str) -> None:
         super().__init__(

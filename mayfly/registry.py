@@ -5,7 +5,7 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
@@ -182,6 +182,12 @@ def load_handlers(modules: Sequence[str]) -> Registry:
     for entry in entry_points(group=ENTRY_POINTS):
         _import(entry.module, failures)
     return Registry(dict(_declared), failures)
+
+
+def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
+    """What load_handlers would search, itself alone: what it says of its package, not what is in it."""
+    for name in (*modules, *(entry.module for entry in entry_points(group=ENTRY_POINTS))):
+        yield importlib.import_module(name)
 
 
 def _import(name: str, failures: dict[str, str]) -> None:
