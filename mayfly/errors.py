@@ -330,6 +330,14 @@ class UnknownLimit(HandlerError):
         )
 
 
+class WriteInTransaction(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "job.write() inside job.transaction() would not be committed before the job is done. "
+            "Write before the transaction begins."
+        )
+
+
 class TakeInTransaction(HandlerError):
     def __init__(self) -> None:
         super().__init__(

@@ -69,5 +69,5 @@ def test_doctor_tells_what_is_off(called: list[int], monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("VENDOR_KEY", "s3cret")
     after = [each.text for each in examine_integrations(mine)]
 
-    assert before == ["VENDOR_KEY is not set: jobs of ask_vendor, ask_vendor_async are cancelled."]
+    assert before == ["off: VENDOR_KEY is not set: jobs of ask_vendor, ask_vendor_async are cancelled."]
     assert after == ["all are configured: VENDOR_KEY, VENDOR_URL"]

@@ -53,6 +53,6 @@ def test_operators_are_told(vendor: Installation) -> None:
     off = vendor.run("mayfly", "doctor").stdout
     on = vendor.run("mayfly", "config", VENDOR_KEY="s3cret").stdout
 
-    assert "VENDOR_KEY is not set: jobs of ask, ask_aside are cancelled." in off
+    assert "off: VENDOR_KEY is not set: jobs of ask, ask_aside are cancelled." in off
     assert ["VENDOR_KEY", "***", "environment"] in [line.split() for line in on.splitlines()]
     assert "s3cret" not in on
