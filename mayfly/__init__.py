@@ -14,13 +14,15 @@ if TYPE_CHECKING:
     from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
+    from mayfly.settings.integrations import setting
     from mayfly.steps import step
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel", "chain",
-    "concurrency", "enqueue", "enqueue_many", "handler", "rate", "schedule", "step",
+    "concurrency", "enqueue", "enqueue_many", "handler", "rate", "schedule", "setting",
+    "step",
 ]  # fmt: skip
 
 _HOME = {
@@ -34,6 +36,7 @@ _HOME = {
     "chain": "mayfly.chains",
     "handler": "mayfly.registry",
     "schedule": "mayfly.schedules.declare",
+    "setting": "mayfly.settings.integrations",
     "step": "mayfly.steps",
 }
 

@@ -16,7 +16,7 @@ from mayfly.limits.cli import limits
 from mayfly.metrics.cli import metrics
 from mayfly.operators import time_with_zone
 from mayfly.schedules.cli import schedules
-from mayfly.settings import load, load_settings
+from mayfly.settings import Settings, load, load_settings
 from mayfly.terminal import has_colour
 from mayfly.upkeep import cli as upkeep
 from mayfly.views import cli as views
@@ -67,34 +67,62 @@ def enqueue(
 
 @mayfly.command()
 @click.option("--sql", is_flag=True, help="Print the statements for an empty database instead of running them.")
-def migrate(sql: bool) -> int:
+@click.option("--app", is_flag=True, help="The tables that handlers bring along, instead of Mayfly's own.")
+def migrate(sql: bool, app: bool) -> int:
     """Create or update Mayfly's tables. Safe to repeat, and from several hosts at once."""
     from mayfly import migrations  # Alembic, imported nowhere else
 
-    url = load_settings().database_url.get_secret_value()
+    settings = load_settings()
+    url = settings.database_url.get_secret_value()
+    if app:
+        return _migrate_app(settings, url, sql)
     if sql:
         migrations.migration_sql(url)
         return exits.SUCCESS
-    before, after = migrations.migrate(url)
-    if before == after:
-        click.echo(f"The schema is up to date (version {after}).")
-    else:
-        click.echo(f"Migrated the schema from {'nothing' if before is None else before} to version {after}.")
+    click.echo(_migrated("the schema", *migrations.migrate(url)))
     return exits.SUCCESS
+
+
+def _migrate_app(settings: Settings, url: str, sql: bool) -> int:
+    from mayfly.migrations.apps import app_migration_sql, app_tables, migrate_app  # as above
+    from mayfly.opening import see_home
+
+    see_home(settings)
+    found = list(app_tables(settings.handlers))
+    if not found:
+        click.echo(f"No package in HANDLERS ({', '.join(settings.handlers)}) brings tables.", err=True)
+    for tables in found:
+        if sql:
+            app_migration_sql(url, tables)
+        else:
+            click.echo(_migrated(f"the tables of {tables.package}", *migrate_app(url, tables)))
+    return exits.SUCCESS
+
+
+def _migrated(what: str, before: str | None, after: str | None) -> str:
+    if before == after:
+        return f"{what[0].upper()}{what[1:]} {'is' if what == 'the schema' else 'are'} up to date (version {after})."
+    return f"Migrated {what} from {'nothing' if before is None else before} to version {after}."
 
 
 @mayfly.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def config(as_json: bool) -> int:
     """Show every setting, its value and where it came from. Secrets are masked."""
+    from mayfly.integrations import required_names  # the handlers, whose integrations have settings too
+    from mayfly.opening import load_registry
+    from mayfly.settings.loading import integration_origins
+
     loaded = load()
+    registry = load_registry(loaded.settings)
+    origins = [*loaded.origins, *integration_origins(required_names(registry.handlers.values()))]
     if as_json:
-        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in loaded.origins]
+        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in origins]
         click.echo(json.dumps(facts, indent=2))
         return exits.SUCCESS
-    width = max(len(each.name) for each in loaded.origins)
-    value_width = min(48, max(len(each.value) for each in loaded.origins))
-    for each in loaded.origins:
+    width = max(len(each.name) for each in origins)
+    value_width = min(48, max(len(each.value) for each in origins))
+    for each in origins:
         click.echo(f"{each.name.ljust(width)}  {each.value.ljust(value_width)}  {each.source}")
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -14,7 +14,9 @@ from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.finding import Finding, Health
 from mayfly.hooks.checkup import examine_hooks
+from mayfly.integrations import examine_integrations
 from mayfly.metrics.checkup import examine_watchers
+from mayfly.registry import Registry
 from mayfly.schedules.checkup import examine_schedules
 from mayfly.settings import Loaded, Settings, load
 from mayfly.spans import span
@@ -42,7 +44,9 @@ def examine() -> list[Finding]:
     settings = loaded.settings
     findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
     findings += _database(settings)
-    findings += [*_handlers(settings), *examine_hooks(settings), *examine_schedules(settings)]
+    registry = opening.load_registry(settings)
+    findings += [*_handlers(settings, registry), *examine_integrations(registry.handlers)]
+    findings += [*examine_hooks(settings), *examine_schedules(settings)]
     findings += examine_watchers(settings)
     findings += [_bytecode(), *_cron(settings)]
     return findings
@@ -168,8 +172,7 @@ _CHECKS: tuple[tuple[str, Callable[[Database], Finding]], ...] = (
 )
 
 
-def _handlers(settings: Settings) -> Iterator[Finding]:
-    registry = opening.load_registry(settings)
+def _handlers(settings: Settings, registry: Registry) -> Iterator[Finding]:
     for module, reason in registry.failures.items():
         yield Finding("handlers", Health.PROBLEM, f"{module} cannot be imported: {reason}")
     if not registry.handlers:

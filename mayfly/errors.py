@@ -15,6 +15,13 @@ class SettingsError(UsageError):
     """A setting is out of bounds, misspelled or does not fit another."""
 
 
+class NoSuchSetting(SettingsError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"{name} is not set: set it in the environment, in .env or in [integrations] of mayfly.toml."
+        )
+
+
 class BadDatabaseOption(UsageError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"DATABASE_URL: the driver cannot use an option behind the ?: {reason}. Correct or drop it.")
@@ -107,6 +114,11 @@ class SchemaOlder(DatabaseError):
         super().__init__(
             f"The database has schema version {stored}, this Mayfly needs {known}. Run `mayfly migrate`."
         )
+
+
+class AppSchemaUnknown(DatabaseError):
+    def __init__(self, package: str, version: str) -> None:
+        super().__init__(f"The tables of {package} have version {version}, which this code does not know. Update it.")
 
 
 class SchemaNewer(DatabaseError):
@@ -315,6 +327,14 @@ class UnknownLimit(HandlerError):
         )
         super().__init__(
             f"job.take({_shown(key)}) in {type_name}: no limit has such a key; {declared}. Add it to takes=."
+        )
+
+
+class WriteInTransaction(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "job.write() inside job.transaction() would not be committed before the job is done. "
+            "Write before the transaction begins."
         )
 
 

@@ -3,11 +3,11 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from mayfly import jsontext
 from mayfly.clock import monotonic
-from mayfly.errors import OutsideARunner
+from mayfly.errors import OutsideARunner, WriteInTransaction
 from mayfly.jobs.looks import wish_to_cancel
 from mayfly.joining import Batch, batch_of
 from mayfly.schema import JOBS
@@ -15,12 +15,17 @@ from mayfly.slicing import MOVED
 from mayfly.trail import Trail, Window
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
+    from mayfly.connection import Connection as Written
     from mayfly.engine import Database
     from mayfly.jobs.held import Held
     from mayfly.limits.takings import Grant
 
+
+T = TypeVar("T")
 
 PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
 ASK_SECONDS = 1.0
@@ -121,6 +126,16 @@ class Job:
         The block should be the last thing a handler does: when it ends, the job is done.
         """
         return self.lifeline.transaction(self)
+
+    def write(self, work: "Callable[[Written], T]") -> T:
+        """Let `work(connection)` write something that is committed when this returns, whatever becomes of the job.
+
+        For what must be known before an effect outside happens. It is repeated after a deadlock, and after a COMMIT
+        whose answer was lost, so it must bear to be done twice.
+        """
+        if self.lifeline.in_transaction:
+            raise WriteInTransaction
+        return self.lifeline.database.run(work)
 
     @property
     def cancelled(self) -> bool:

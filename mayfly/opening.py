@@ -39,8 +39,13 @@ def missing_embedded(url: str) -> Path | None:
 
 
 def load_registry(settings: Settings) -> Registry:
-    """Handlers live in MAYFLY_HOME or are installed, and two are our own; cron starts us elsewhere."""
+    """Those that are named, and two of our own."""
+    see_home(settings)
+    return load_handlers(settings.handlers).plus(command_handler(settings)).plus(teller(settings))
+
+
+def see_home(settings: Settings) -> None:
+    """Handlers live in MAYFLY_HOME or are installed; cron starts us elsewhere."""
     home = str(settings.home)
     if home not in sys.path:
         sys.path.insert(0, home)
-    return load_handlers(settings.handlers).plus(command_handler(settings)).plus(teller(settings))

@@ -3,12 +3,13 @@
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
 from mayfly.backoff import Backoff
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mayfly.outcome import Outcome
 
 ENTRY_POINTS = "mayfly.handlers"
+SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
 MOST_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -63,6 +65,7 @@ class Handler:
     threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
     limits: tuple[Limit, ...] = ()  # taken before a job starts
     takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
+    requires: tuple[str, ...] = ()  # settings without which its jobs are cancelled
     hooks: Hooks | None = None  # set by the runner, where the settings name any
 
     @property
@@ -133,12 +136,14 @@ def handler(
     threads: int | None = None,
     limits: Limit | Iterable[Limit] = (),
     takes: Limit | Iterable[Limit] = (),
+    requires: Iterable[str] = (),
 ) -> Callable[[Function], Function]:
     """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
 
     With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
     Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in so many threads.
     `limits` are what a job needs before it starts, `takes` what the handler asks for itself with job.take(key).
+    `requires` are settings of what it talks to: where one is missing, its jobs are cancelled and never run.
     """
     taken_before, taken_inside = _limits(type_name, limits), _limits(type_name, takes)
 
@@ -146,7 +151,7 @@ def handler(
         takes_payload, model = _payload_parameter(type_name, function)
         declared = Handler(
             type_name, function, lane, max_attempts, timeout, backoff_base, backoff_cap, takes_payload, model, ack,
-            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside,
+            inspect.iscoroutinefunction(function), threads, taken_before, taken_inside, _required(requires),
         )  # fmt: skip
         _check(declared)
         known = _declared.get(type_name)
@@ -179,6 +184,12 @@ def load_handlers(modules: Sequence[str]) -> Registry:
     return Registry(dict(_declared), failures)
 
 
+def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
+    """What load_handlers would search, itself alone: what it says of its package, not what is in it."""
+    for name in (*modules, *(entry.module for entry in entry_points(group=ENTRY_POINTS))):
+        yield importlib.import_module(name)
+
+
 def _import(name: str, failures: dict[str, str]) -> None:
     """A module, and whatever is in it. pkgutil.walk_packages would let a SystemExit through, and import twice."""
     try:
@@ -187,9 +198,17 @@ def _import(name: str, failures: dict[str, str]) -> None:
         failures[name] = f"{type(error).__name__}: {error}"
         sys.modules.pop(name, None)
         return
-    for found in pkgutil.iter_modules(getattr(module, "__path__", []), f"{name}."):
-        if not found.name.endswith(".__main__"):  # a program, not a module
-            _import(found.name, failures)
+    for part in _parts(module):
+        _import(f"{name}.{part}", failures)
+
+
+def _parts(module: ModuleType) -> Iterable[str]:
+    """What of a package is looked through: all of it, unless it says itself which of its modules have handlers."""
+    told: Iterable[str] | None = getattr(module, "__handlers__", None)
+    if told is not None:
+        return told
+    found = pkgutil.iter_modules(getattr(module, "__path__", []))
+    return (each.name for each in found if each.name != "__main__")  # a program, not a module
 
 
 def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bool, Model | None]:
@@ -230,6 +249,10 @@ def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]
     return found
 
 
+def _required(names: Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
 def _check(declared: Handler) -> None:
     def refuse(reason: str) -> None:
         raise BadHandler(declared.type, declared.where, reason)
@@ -245,6 +268,9 @@ def _check(declared: Handler) -> None:
             refuse("is an `async def`, which needs no threads=: its jobs share an event loop")
         if type(declared.threads) is not int or not 1 <= declared.threads <= MOST_THREADS:
             refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MOST_THREADS}")
+    for name in declared.requires:
+        if not isinstance(name, str) or not re.fullmatch(SETTING_NAME, name):
+            refuse(f"requires {name!r}; it must be the name of a setting, such as 'OPENAI_API_KEY'")
     if declared.timeout is not None and declared.timeout <= 0:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
     if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):

@@ -55,9 +55,10 @@ class Invoker:
     dice: Callable[[], float]
     announce: Callable[[Job], None] | None = None  # a death, before it is written; set with HOOKS_ON_DEAD
     paused_types: Mapping[str, Pause] = field(default_factory=dict)  # kept up to date by whoever claims
+    unconfigured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by type, which settings are missing
 
     def run(self, job: Job) -> Ran:
-        away = self.turned_away(job) if job.special is not None or self.paused_types else None
+        away = self.turned_away(job) if job.special is not None or self._may_turn_away else None
         if away is not None:
             return away
         handler = self.registry.get(job.type)
@@ -65,10 +66,15 @@ class Invoker:
 
     def turned_away(self, job: Job) -> Ran | None:
         """What becomes of a job whose handler is not to be called; None for those that are to be run."""
-        if job.special is None and not self.paused_types:
+        if job.special is None and not self._may_turn_away:
             return None
-        outcome = admission.turned_away(job, self.paused_types.get(job.type), self.database.clock.now())
+        pause, missing = self.paused_types.get(job.type), self.unconfigured.get(job.type, ())
+        outcome = admission.turned_away(job, pause, self.database.clock.now(), missing)
         return None if outcome is None else Ran(outcome)
+
+    @property
+    def _may_turn_away(self) -> bool:
+        return bool(self.paused_types or self.unconfigured)
 
     def _call(self, handler: Handler, job: Job) -> Ran:
         """The one place where foreign code runs: the handler's, and that of its payload's model."""

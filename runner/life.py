@@ -97,6 +97,7 @@ def _work(
         dice=random.random,
         announce=_announce(settings, database),
         paused_types=pausing.types,
+        unconfigured=_unconfigured(registry),
     )
     foresight = _foresight(assignment, registry, guard, log)
     batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings), foresight=foresight)
@@ -149,6 +150,14 @@ def _announce(settings: Settings, database: Database) -> Callable[[Job], None] |
     from mayfly.hooks.deaths import announcer  # as above
 
     return announcer(settings, database)
+
+
+def _unconfigured(registry: Registry) -> dict[str, tuple[str, ...]]:
+    if not any(each.requires for each in registry.handlers.values()):
+        return {}
+    from mayfly.integrations import missing_settings  # as above
+
+    return missing_settings(registry.handlers)
 
 
 def _takings(registry: Registry, assignment: Assignment) -> "Takings | None":

@@ -23,16 +23,23 @@ from mayfly.version import STORED_VERSION, Version, refuse_newer
 
 def migrate(url: str) -> tuple[Version, Version]:
     """Run what is missing; the versions before and after. Two hosts at once wait for each other."""
+    with connected(url) as connection:
+        before = stored_version(connection)  # in the transaction that migrates: on SQLite that is the lock
+        refuse_newer(before)
+        if before != VERSION:
+            command.upgrade(script_config(version_table=VERSION_TABLE, connection=connection), "head")
+            connection.commit()
+    return before, VERSION
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """The only one who migrates this database, whatever is wrong with it said in a sentence."""
     try:
         with _engine(url).connect() as connection, migration_lock(connection):
-            before = stored_version(connection)  # in the transaction that migrates: on SQLite that is the lock
-            refuse_newer(before)
-            if before != VERSION:
-                command.upgrade(_config(connection=connection), "head")
-                connection.commit()
+            yield connection
     except DBAPIError as error:
         raise explain(error.orig or error, dialect_of_url(url), mask_password(url)) or error from error
-    return before, VERSION
 
 
 def stored_version(connection: Connection) -> Version:
@@ -81,10 +88,11 @@ def _connect(dialect: Dialect, _record: object, arguments: Sequence[Any], option
 
 def migration_sql(url: str) -> None:
     """Print the statements for somebody who may not let programs change tables."""
-    command.upgrade(_config(dialect_name=make_url(url).get_backend_name()), "head", sql=True)
+    config = script_config(version_table=VERSION_TABLE, dialect_name=make_url(url).get_backend_name())
+    command.upgrade(config, "head", sql=True)
 
 
-def _config(**attributes: object) -> Config:
+def script_config(**attributes: object) -> Config:
     config = Config(attributes=attributes)
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     return config

@@ -2,12 +2,12 @@
 
 from alembic import context
 
-from mayfly.schema import VERSION_TABLE
-
 attributes = context.config.attributes
 if context.is_offline_mode():
-    context.configure(dialect_name=attributes["dialect_name"], literal_binds=True, version_table=VERSION_TABLE)
+    context.configure(
+        dialect_name=attributes["dialect_name"], literal_binds=True, version_table=attributes["version_table"]
+    )
 else:
-    context.configure(connection=attributes["connection"], version_table=VERSION_TABLE)
+    context.configure(connection=attributes["connection"], version_table=attributes["version_table"])
 with context.begin_transaction():
     context.run_migrations()

@@ -70,6 +70,7 @@ class TomlFile:
         self.file = file
         self.names = names
         self.given: dict[Key, Given] = {}
+        self.integrations: dict[str, Given] = {}  # what handlers ask for
         self.problems: list[str] = []
 
     def read(self) -> "TomlFile":
@@ -80,12 +81,14 @@ class TomlFile:
                 self._read_tables(name, value, "[console_accounts.ann]", ACCOUNT)
             elif name == "pools":
                 self._read_pools(value)
+            elif name == "integrations":
+                self._read_integrations(value)
             elif name in self.names.plain:
                 self._take((name,), value)
             elif name == "home":
                 self._refuse((name,), f"can only be set in the environment, as {HOME}")
             else:
-                known = self.names.plain | {"lanes", "pools", ACCOUNTS}
+                known = self.names.plain | {"integrations", "lanes", "pools", ACCOUNTS}
                 self._refuse((name,), f"is not a setting{_meant(name, known)}")
         return self
 
@@ -125,6 +128,16 @@ class TomlFile:
             return self._refuse(("pools",), "must be a table, [pools]")
         for pool, cap in table.items():
             self._take(("pools", pool), cap)
+        return None
+
+    def _read_integrations(self, table: Any) -> None:
+        if not isinstance(table, dict):
+            return self._refuse(("integrations",), "must be a table, [integrations]")
+        for name, value in table.items():
+            if isinstance(value, str | int | float) and name == name.lower():
+                self.integrations[name] = Given(f"integrations.{name}", value, str(self.file))
+            else:
+                self._refuse(("integrations", name), "must be a text or a number, under a name in lower case")
         return None
 
     def _take(self, key: Key, value: Any) -> None:

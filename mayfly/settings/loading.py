@@ -1,7 +1,7 @@
 """Load the settings, and say of each who set it."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from mayfly.errors import SettingsError
 from mayfly.settings.files import Given
+from mayfly.settings.integrations import find_integration
 from mayfly.settings.kinds import SIZE
 from mayfly.settings.model import NAMES, SettingsModel, allowed
 from mayfly.settings.names import ACCOUNTS, Key, is_secret, variable_of
@@ -73,6 +74,13 @@ def _origins(settings: Settings, home: Home, given: Mapping[Key, Given]) -> Iter
             yield Origin(told.spelled, value, told.source)
         elif key[0] == "lanes" and len(key) == 3:
             yield Origin(told.spelled, shown(getattr(settings.lanes[key[1]], key[2])), told.source)
+
+
+def integration_origins(names: Iterable[str]) -> Iterator[Origin]:
+    """Of settings that handlers require. What each value is nobody knows but its handler, so none is shown."""
+    for name in names:
+        told = find_integration(name)
+        yield Origin(name, "***", _source(told)) if told else Origin(name, "none", DEFAULT)
 
 
 def _source(told: Given) -> str:

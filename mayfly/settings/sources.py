@@ -98,7 +98,7 @@ def _open_secret_files(given: dict[Key, Given], home: Path) -> list[str]:
     for key, named in list(given.items()):
         if named.from_file and not named.is_empty:
             try:
-                given[key] = named._replace(value=_secret_in(under_home(Path(named.value), home)))
+                given[key] = named._replace(value=secret_in(under_home(Path(named.value), home)))
             except (OSError, ValueError) as error:
                 del given[key]
                 path = mask_password(named.value)  # some will write the URL itself there
@@ -106,7 +106,7 @@ def _open_secret_files(given: dict[Key, Given], home: Path) -> list[str]:
     return problems
 
 
-def _secret_in(file: Path) -> str:
+def secret_in(file: Path) -> str:
     secret = file.read_text("utf-8").strip()
     if not secret:
         raise ValueError("is an empty file")

@@ -18,6 +18,7 @@ from typing import Any
 from mayfly.backoff import Backoff
 from mayfly.engine import Database
 from mayfly.events import Level
+from mayfly.integrations import missing_settings
 from mayfly.job import Job, Lifeline
 from mayfly.jobs.held import Held
 from mayfly.limits.takings import Takings, open_takings
@@ -150,6 +151,7 @@ def inline_invoker(
             window_seconds=settings.worker_timeout,
             dice=lambda: 0.0,
             announce=announce,
+            unconfigured=missing_settings(registry.handlers),
         )
         if hooks is not None:
             hooks.close()

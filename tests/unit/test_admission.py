@@ -62,3 +62,20 @@ def test_a_pause_with_an_end_puts_off_until_then() -> None:
 def test_a_long_reason_fits_the_column() -> None:
     """Its beginning does; the whole of it is with the pause."""
     assert len(PAUSE._replace(reason="x" * 1000).waiting_for) == WAITING_LENGTH
+
+
+def test_a_job_whose_integration_is_missing_is_cancelled() -> None:
+    """With all that is missing, and unspent."""
+    outcome = turned_away(make_job(), None, NOON, ("VENDOR_KEY", "VENDOR_URL"))
+
+    assert outcome == Outcome(
+        Kind.CANCELLED, error="integration not configured: VENDOR_KEY, VENDOR_URL", keeps_attempt=True
+    )
+
+
+def test_a_pause_holds_a_job_whose_integration_is_missing() -> None:
+    """Whoever paused it may be about to set it."""
+    outcome = turned_away(make_job(), PAUSE, NOON, ("VENDOR_KEY",))
+
+    assert outcome is not None
+    assert outcome.kind is Kind.SNOOZED

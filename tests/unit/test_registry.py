@@ -291,6 +291,21 @@ def test_packages_are_searched_to_the_ground(write: Write) -> None:
     assert sorted(load_handlers(["searched"]).handlers) == ["digest", "mail", "nap", "top"]
 
 
+def test_a_package_may_say_where_its_handlers_are(write: Write) -> None:
+    """What else is in it, a library that is not installed included, is not imported."""
+    write(
+        {
+            "telling/__init__.py": f"__handlers__ = ('nap',)\n{module('top')}",
+            "telling/nap.py": module("nap"),
+            "telling/provider.py": "import nothing_of_that_name",
+        }
+    )
+
+    found = load_handlers(["telling"])
+
+    assert (sorted(found.handlers), found.failures) == (["nap", "top"], {})
+
+
 def test_a_program_in_a_package_is_not_started(write: Write) -> None:
     """`python -m package` is for people."""
     write({"with_program/__init__.py": module("nap"), "with_program/__main__.py": "raise SystemExit('started')"})

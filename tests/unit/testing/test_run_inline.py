@@ -211,11 +211,11 @@ def test_an_unknown_handler_is_a_sentence() -> None:
 
     def undeclared(_job: Job) -> None: ...
 
-    @handler("send_email")
-    def send_email(_job: Job) -> None: ...
+    @handler("send_letter")
+    def send_letter(_job: Job) -> None: ...
 
-    with pytest.raises(UnknownHandler, match=r"No handler for type 'send_mail'; did you mean 'send_email'\?"):
-        run_inline("send_mail")
+    with pytest.raises(UnknownHandler, match=r"No handler for type 'send_leter'; did you mean 'send_letter'\?"):
+        run_inline("send_leter")
     with pytest.raises(UnknownHandler, match=r"undeclared at 0x\w+>: is it declared with @handler\?"):
         run_inline(undeclared)
 

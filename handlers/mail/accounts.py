@@ -1,0 +1,81 @@
+"""The pool of accounts that mail is sent from, as the setting SMTP_ACCOUNTS names them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from mayfly import MayflyError, concurrency, rate
+
+USUAL_PORTS = {"smtps": 465, "smtp": 587}
+TLS_KINDS = ("starttls", "none")
+
+
+class BadAccount(MayflyError):
+    """Names its place in the list and never the account itself: a password is in it."""
+
+    def __init__(self, place: int, reason: str) -> None:
+        super().__init__(f"SMTP_ACCOUNTS: number {place} {reason}.")
+
+
+@dataclass(frozen=True)
+class Account:
+    name: str
+    host: str
+    port: int
+    sender: str
+    tls: str  # "tls" from the start, "starttls", or "none"
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    daily: int = 500
+    at_once: int = 2
+    ca_file: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Of its limits."""
+        return f"mail:{self.name}"
+
+
+def read_accounts(text: str) -> tuple[Account, ...]:
+    """Separated by white space: smtp://user:password@host:587?daily=500&at_once=2&from=ann@example.com."""
+    accounts = tuple(_read(place, each) for place, each in enumerate(text.split(), 1))
+    names = [each.name for each in accounts]
+    for place, name in enumerate(names, 1):
+        if name in names[: place - 1]:
+            raise BadAccount(place, "is there twice; say it once, with a higher quota")
+    return accounts
+
+
+def _read(place: int, url: str) -> Account:
+    parts = urlsplit(url)
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    unknown = options.keys() - {"from", "daily", "at_once", "tls", "ca"}
+    if parts.scheme not in USUAL_PORTS or not parts.hostname or unknown:
+        raise BadAccount(place, "must look like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
+    tls = "tls" if parts.scheme == "smtps" else options.get("tls", "starttls")
+    if tls not in ("tls", *TLS_KINDS):
+        raise BadAccount(place, f"has a tls= that is none of {', '.join(TLS_KINDS)}")
+    user = unquote(parts.username) if parts.username else None
+    sender = options.get("from") or user or ""
+    if "@" not in sender or not sender.isascii() or not sender.isprintable():
+        raise BadAccount(place, "needs from= and an address")
+    try:
+        port = parts.port or USUAL_PORTS[parts.scheme]
+        daily, at_once = (int(options.get(name, usual)) for name, usual in (("daily", 500), ("at_once", 2)))
+    except ValueError:
+        raise BadAccount(place, "has a port, daily or at_once that is no number") from None
+    password = unquote(parts.password) if parts.password else None
+    name = f"{sender}/{parts.hostname}:{port}"
+    return Account(
+        name, parts.hostname, port, sender, tls, user, password, daily, at_once, options.get("ca")
+    )  # fmt: skip
+
+
+def limits_of(accounts: Iterable[Account]) -> list[Any]:
+    """Both have the account's key: a handler that takes it has both, or neither."""
+    return [
+        limit
+        for each in accounts
+        for limit in (rate(each.key, each.daily, per="day"), concurrency(each.key, each.at_once))
+    ]

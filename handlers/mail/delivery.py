@@ -1,0 +1,100 @@
+"""The way of one mail: through which account, and what becomes of its job."""
+
+from collections.abc import Sequence
+
+from handlers.effects import DONE, HANDED_OVER, Effect, Entry
+from handlers.mail.accounts import Account
+from handlers.mail.message import compose
+from handlers.mail.payloads import Mail
+from handlers.mail.rests import rest, resting
+from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
+from mayfly import Dead, Job, Retry, Snooze, setting
+
+HOLD, RESEND = "hold", "resend"
+
+
+def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]:
+    effect = Effect(job, "mail", mail.key or f"job:{job.id}")
+    entry = effect.look()
+    if entry.state == DONE:
+        return {"answer": entry.answer or "", "account": entry.provider or ""}
+    if entry.state == HANDED_OVER and not _may_resend():
+        raise _doubt(entry.provider, "its run ended before the answer came")
+    return _Delivery(job, mail, effect, entry).through(in_turn(accounts, job.id, entry.provider))
+
+
+def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
+    """Each job begins with another account, and the one that was tried last comes last."""
+    start = number % len(accounts) if accounts else 0
+    rotated = [*accounts[start:], *accounts[:start]]
+    return sorted(rotated, key=lambda each: each.name == last)
+
+
+def _may_resend() -> bool:
+    wish = setting("MAIL_ON_DOUBT", HOLD)
+    if wish not in (HOLD, RESEND):
+        raise Dead(f"MAIL_ON_DOUBT must be {HOLD} or {RESEND}")
+    return wish == RESEND
+
+
+def _doubt(provider: str | None, why: str) -> Exception:
+    return Dead(f"handed over to {provider}, answer unknown ({why}): held, because it may have been sent")
+
+
+class _Delivery:
+    """One run."""
+
+    def __init__(self, job: Job, mail: Mail, effect: Effect, entry: Entry) -> None:
+        self._job, self._mail, self._effect = job, mail, effect
+        self._state = entry.state  # of the ledger, as we know it
+
+    def through(self, accounts: Sequence[Account]) -> dict[str, str]:
+        """The first account that can; others are asked in turn."""
+        at_rest = resting(self._job)
+        said, waits = [], []
+        for account in accounts:
+            if account.name in at_rest:
+                waits.append(Snooze(until=at_rest[account.name]))
+                continue
+            grant = self._job.take(account.key)
+            if grant.opens_at is not None:
+                waits.append(Snooze(until=grant.opens_at))
+                continue
+            try:
+                return {"answer": self._send(account), "account": account.name}
+            except (LoginFailed, Passing) as error:
+                said.append(f"{account.name}: {error}")
+        if said:
+            raise Retry("; ".join(said))
+        if waits:
+            raise min(waits, key=lambda each: str(each.until))
+        raise Dead("SMTP_ACCOUNTS names no account")
+
+    def _send(self, account: Account) -> str:
+        message = compose(self._mail, account.sender, self._effect.key)
+        try:
+            answer = send(account, self._mail.to, message, lambda: self._hand_over(account))
+        except LoginFailed as error:
+            rest(self._job, account.name, str(error))
+            raise
+        except Unknown as error:
+            if _may_resend():
+                raise Retry(f"handed over to {account.name}, answer unknown: sent again") from error
+            raise _doubt(account.name, str(error)) from error
+        except Passing as error:
+            self._reopen(str(error))
+            raise
+        except Refused as error:
+            self._reopen(str(error))
+            raise Dead(f"{account.name}: {error}") from error
+        self._effect.done(answer)
+        return answer
+
+    def _hand_over(self, account: Account) -> None:
+        self._effect.hand_over(account.name, self._state)
+        self._state = HANDED_OVER
+
+    def _reopen(self, answer: str) -> None:
+        """Nothing to do where it was not handed over in this run."""
+        self._effect.reopen(answer)
+        self._state = self._effect.look().state

@@ -1,0 +1,51 @@
+"""job.write(): committed at once, whatever becomes of the job."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from mayfly import Job, enqueue, handler
+from mayfly.engine import Database
+from mayfly.errors import WriteInTransaction
+from mayfly.testing import drain, using_database
+from tests.factories import get_row, insert_row
+
+MARK = "UPDATE mayfly_jobs SET group_key = 'marked' WHERE id = :id"
+
+
+@pytest.fixture(autouse=True)
+def _fresh(migrated_url: str) -> Iterator[None]:
+    with using_database(migrated_url):
+        yield
+
+
+def test_what_is_written_stays_when_the_job_fails(database: Database, rival: Database) -> None:
+    """And others see it before the handler goes on."""
+    target = insert_row(database, type="target", status="done")
+    seen = []
+
+    @handler("write", max_attempts=1)
+    def write(job: Job) -> None:
+        job.write(lambda connection: connection.execute(MARK, {"id": target}))
+        seen.append(get_row(rival, target).group_key)
+        raise ConnectionError("away")
+
+    enqueue("write")
+    drained = drain(raises=False)
+
+    assert (drained.outcomes, seen) == ({"dead": 1}, ["marked"])
+    assert get_row(database, target).group_key == "marked"
+
+
+def test_inside_a_transaction_it_would_not_be_at_once() -> None:
+    """So it is refused."""
+
+    @handler("write", max_attempts=1)
+    def write(job: Job) -> None:
+        with job.transaction():
+            job.write(lambda connection: connection.execute("SELECT 1"))
+
+    enqueue("write")
+
+    with pytest.raises(WriteInTransaction):
+        drain()

@@ -1,0 +1,71 @@
+"""The setting SMTP_ACCOUNTS, and what a mail may be: checked before anything is sent."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.mail.accounts import BadAccount, limits_of, read_accounts
+from handlers.mail.delivery import in_turn
+from handlers.mail.payloads import Mail
+
+POOL = "smtp://ann%40a.example:p%20w@a.example?daily=9&at_once=1\nsmtps://b.example?from=bob@b.example"
+
+
+def test_accounts_are_urls() -> None:
+    """With the usual ports, and STARTTLS unless somebody says otherwise."""
+    first, second = read_accounts(POOL)
+
+    assert (first.user, first.password, first.sender) == ("ann@a.example", "p w", "ann@a.example")
+    assert (first.port, first.tls, first.daily, first.at_once) == (587, "starttls", 9, 1)
+    assert (second.port, second.tls, second.sender, second.user) == (465, "tls", "bob@b.example", None)
+    assert "p w" not in repr(first)
+    assert [(each.most, each.span) for each in limits_of([first])] == [(9, "day"), (1, "at once")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://a.example?from=a@a.example",
+        "smtp://?from=a@a.example",
+        "smtp://a.example",
+        "smtp://u:s3cret@a.example",
+        "smtp://u:s3cret@a.example?from=a@a.example&dayly=3",
+        "smtp://u:s3cret@a.example?from=a@a.example&daily=many",
+        "smtp://u:s3cret@a.example:port?from=a@a.example",
+        "smtp://u:s3cret@a.example?from=a@a.example&tls=maybe",
+        "smtp://a.example?from=a@a.example smtp://u:s3cret@a.example?from=a@a.example",
+    ],
+)
+def test_an_account_that_cannot_work_is_refused_without_its_password(text: str) -> None:
+    """By its place in the list."""
+    with pytest.raises(BadAccount, match=r"SMTP_ACCOUNTS: number [12] ") as raised:
+        read_accounts(text)
+
+    assert "s3cret" not in str(raised.value)
+
+
+def test_accounts_take_turns() -> None:
+    """By the job, so that all are used; the one that was tried last comes last."""
+    pool = read_accounts(POOL)
+    names = [each.name for each in pool]
+
+    assert [[each.name for each in in_turn(pool, number, None)] for number in (0, 1)] == [names, names[::-1]]
+    assert [each.name for each in in_turn(pool, 0, names[0])] == names[::-1]
+
+
+@given(st.text(min_size=1), st.sampled_from(["\n", "\r", "\r\n", "\x00", "\x0b", "\u2028"]), st.text())
+def test_no_line_of_a_mail_can_begin_another_header(before: str, end: str, after: str) -> None:
+    """Neither the subject nor an address, whatever is around it."""
+    for field in ("to", "subject", "reply_to", "key"):
+        with pytest.raises(ValidationError):
+            Mail.model_validate(
+                {"to": "a@b.example", "subject": "s", "text": "t", field: f"{before}{end}{after}"[-400:]}
+            )
+
+
+@pytest.mark.parametrize("change", [{"text": 7}, {"bcc": "x@y.example"}, {"to": "nobody"}, {"to": "a@b.example\n"}])
+def test_a_mail_that_cannot_be_sent_is_refused(change: dict[str, object]) -> None:
+    """When it is enqueued."""
+    with pytest.raises(ValidationError):
+        Mail.model_validate({"to": "a@b.example", "subject": "s", "text": "t", **change})

@@ -1,0 +1,295 @@
+"""Mail by real servers: what arrives, through whom, and what becomes of the job when something is in the way."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from handlers.effects import Effect
+from handlers.mail.accounts import limits_of, read_accounts
+from handlers.mail.delivery import deliver
+from handlers.mail.payloads import Mail
+from mayfly import Job, enqueue, handler
+from mayfly.migrations.apps import app_tables, migrate_app
+from mayfly.testing import Drained, drain, using_database
+from tests.handlers.mail.servers import (
+    PASSWORD,
+    USER,
+    Certificate,
+    cutting_office,
+    make_certificate,
+    post_office,
+)
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture
+def office(migrated_url: str) -> Iterator[ExitStack]:
+    """With the platform's tables; servers that are entered are closed after the test."""
+    for tables in app_tables(["handlers"]):
+        migrate_app(migrated_url, tables)
+    with using_database(migrated_url), ExitStack() as stack:
+        yield stack
+
+
+def account(port: int, options: str = "", login: str = "", scheme: str = "smtp") -> str:
+    options = options or "tls=none"
+    return f"{scheme}://{login}127.0.0.1:{port}?from=ann@shop.example&{options}"
+
+
+def send_through(*accounts: str) -> None:
+    """Declare a handler like send_email, with these accounts."""
+    pool = read_accounts(" ".join(accounts))
+
+    @handler("post", takes=limits_of(pool), ack="each", max_attempts=3)
+    def post(job: Job, mail: Mail) -> dict[str, str]:
+        return deliver(job, mail, pool)
+
+
+def send(to: str = "bob@example.com", **fields: Any) -> Drained:
+    enqueue("post", {"to": to, "subject": "Hello", "text": "Dear Bob", **fields})
+    return drain(advance=True, raises=False)
+
+
+def error_of(drained: Drained) -> str:
+    return str(drained.runs[-1].outcome.error)
+
+
+@SQLITE
+@pytest.mark.parametrize("tls", ["starttls", "tls"])
+def test_mail_arrives_encrypted_and_by_login(office: ExitStack, certificate: Certificate, tls: str) -> None:
+    """With the server's certificate checked."""
+    post = office.enter_context(post_office(certificate, tls=tls))
+    login = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@"
+    send_through(account(post.port, f"ca={certificate.file}", login, "smtps" if tls == "tls" else "smtp"))
+
+    drained = send(html="<p>Dear Bob</p>", reply_to="eve@example.com")
+
+    [(recipient, message)] = post.taken
+    assert (drained.outcomes, recipient, post.logins) == ({"done": 1}, "bob@example.com", [True])
+    assert (message["From"], message["To"], message["Subject"]) == ("ann@shop.example", "bob@example.com", "Hello")
+    assert message["Reply-To"] == "eve@example.com"
+    assert [part.get_content_type() for part in message.iter_parts()] == ["text/plain", "text/html"]
+
+
+@SQLITE
+def test_a_certificate_that_nobody_vouches_for_is_not_believed(office: ExitStack, certificate: Certificate) -> None:
+    """Neither the password nor the mail is sent."""
+    post = office.enter_context(post_office(certificate, tls="starttls"))
+    send_through(account(post.port, "daily=9", "ann%40shop.example:x@"))
+
+    drained = send()
+
+    assert drained.outcomes == {"failed": 2, "dead": 1}
+    assert "CERTIFICATE_VERIFY_FAILED" in error_of(drained)
+    assert (post.logins, post.taken) == ([], [])
+
+
+@SQLITE
+def test_templates_are_rendered_and_html_is_escaped(office: ExitStack, tmp_path: Path) -> None:
+    """In the html alone: a subject has no tags."""
+    post = office.enter_context(post_office(None))
+    send_through(account(post.port))
+
+    send(subject="Hi {{ who }}", text="Hi {{ who }}", html="<b>{{ who }}</b>", context={"who": "<Bob>"})
+
+    [(_, message)] = post.taken
+    plain, html = (part.get_content().strip() for part in message.iter_parts())
+    assert (message["Subject"], plain, html) == ("Hi <Bob>", "Hi <Bob>", "<b>&lt;Bob&gt;</b>")
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"subject": "{{ a }}", "context": {"a": "x\r\nBcc: all@example.com"}}, "more than one line"),
+        ({"text": "{{ ''.__class__.__mro__ }}", "context": {}}, "cannot be rendered: access to attribute"),
+        ({"text": "{{ nobody }}", "context": {}}, "cannot be rendered: 'nobody' is undefined"),
+        ({"text": "{% for", "context": {}}, "cannot be rendered"),
+        ({"attachments": [{"path": "../secret"}]}, "there is no attachment '../secret'"),
+        ({"attachments": [{"path": "link"}]}, "there is no attachment 'link'"),
+    ],
+)
+def test_what_could_do_harm_is_final_and_not_sent(
+    office: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], reason: str
+) -> None:
+    """Headers that are smuggled in, templates that reach out, files that are none of ours."""
+    post = office.enter_context(post_office(None))
+    (tmp_path / "secret").write_text("s3cret")
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "link").symlink_to(tmp_path / "secret")
+    monkeypatch.setenv("MAIL_ATTACHMENTS", str(tmp_path / "files"))
+    send_through(account(post.port))
+
+    drained = send(**fields)
+
+    assert (drained.outcomes, post.taken) == ({"dead": 1}, [])
+    assert reason in error_of(drained)
+
+
+@SQLITE
+def test_attachments_are_files(office: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Below the directory of the setting."""
+    post = office.enter_context(post_office(None))
+    (tmp_path / "7.pdf").write_bytes(b"%PDF")
+    monkeypatch.setenv("MAIL_ATTACHMENTS", str(tmp_path))
+    send_through(account(post.port))
+
+    send(attachments=[{"path": "7.pdf", "name": "invoice.pdf", "type": "application/pdf"}])
+
+    [attached] = post.taken[0][1].iter_attachments()
+    assert (attached.get_filename(), attached.get_content()) == ("invoice.pdf", b"%PDF")
+
+
+@SQLITE
+@pytest.mark.parametrize("answer", ["421 closing", "450 greylisted", "451 try later"])
+@pytest.mark.parametrize("step", ["at_rcpt", "at_data"])
+def test_what_may_pass_is_tried_through_another_account(office: ExitStack, answer: str, step: str) -> None:
+    """At once; whichever of the two comes first."""
+    first, second = (office.enter_context(post_office(None)) for _ in range(2))
+    getattr(first, step)["bob@example.com"] = [answer]
+    getattr(second, step)["bob@example.com"] = []
+    send_through(account(first.port), account(second.port))
+
+    outcomes = [send().outcomes, send().outcomes]  # each begins with another account
+
+    assert outcomes == [{"done": 1}, {"done": 1}]
+    assert first.counts + second.counts == {"bob@example.com": 2}
+    assert getattr(first, step)["bob@example.com"] == []
+
+
+@SQLITE
+def test_where_all_say_later_the_job_is_tried_later(office: ExitStack) -> None:
+    """A grey list lets in who comes back."""
+    post = office.enter_context(post_office(None))
+    post.at_rcpt["bob@example.com"] = ["450 greylisted", "450 greylisted"]
+    send_through(account(post.port))
+
+    drained = send()
+
+    assert (drained.outcomes, post.counts) == ({"failed": 2, "done": 1}, {"bob@example.com": 1})
+
+
+@SQLITE
+@pytest.mark.parametrize("step", ["at_rcpt", "at_data"])
+def test_a_refusal_is_final(office: ExitStack, step: str) -> None:
+    """With the server's words; no other account is asked to try."""
+    posts = [office.enter_context(post_office(None)) for _ in range(2)]
+    for post in posts:
+        getattr(post, step)["bob@example.com"] = ["550 no such user", "550 no such user"]
+    send_through(*(account(post.port) for post in posts))
+
+    drained = send()
+
+    assert drained.outcomes == {"dead": 1}
+    assert "550 no such user" in error_of(drained)
+    assert sorted(len(getattr(post, step)["bob@example.com"]) for post in posts) == [1, 2]
+
+
+@SQLITE
+def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: Certificate) -> None:
+    """Its mails go through the others, and it is not asked again."""
+    bad = office.enter_context(post_office(certificate, tls="starttls"))
+    good = office.enter_context(post_office(None))
+    send_through(account(bad.port, f"ca={certificate.file}", "ann%40shop.example:wrong@"), account(good.port))
+
+    outcomes = [send().outcomes, send().outcomes]  # each account is the first of one
+    asked = len(bad.logins)
+    outcomes += [send().outcomes, send().outcomes]
+
+    assert outcomes == [{"done": 1}] * 4
+    assert (len(good.taken), set(bad.logins)) == (4, {False})
+    assert len(bad.logins) == asked
+
+
+@SQLITE
+def test_an_account_that_has_had_its_day_waits_for_the_next(office: ExitStack) -> None:
+    """The quota is a limit of Mayfly's; the other accounts go on."""
+    few, many = (office.enter_context(post_office(None)) for _ in range(2))
+    send_through(account(few.port, "tls=none&daily=1"), account(many.port, "tls=none&daily=2"))
+    for number in range(4):
+        enqueue("post", {"to": f"{number}@example.com", "subject": "Hello", "text": "Dear you"})
+
+    drained = drain()
+
+    assert drained.outcomes == {"done": 3, "snoozed": 1}
+    assert (len(few.taken), len(many.taken)) == (1, 2)
+
+
+def test_the_same_effect_happens_once(office: ExitStack) -> None:
+    """Whoever asks for it again, be it another job, is told that it is done. On every database."""
+    post = office.enter_context(post_office(None))
+    send_through(account(post.port))
+
+    outcomes = [send(key="welcome:42").outcomes, send(key="welcome:42").outcomes, send(key="welcome:43").outcomes]
+
+    assert outcomes == [{"done": 1}] * 3
+    assert post.counts == {"bob@example.com": 2}
+
+
+def test_an_answer_that_was_lost_is_held(office: ExitStack) -> None:
+    """It was taken, as the server knows and nobody else: the job is dead with that reason. On every database."""
+    post = office.enter_context(post_office(None))
+    post.hangs_up_on.add("bob@example.com")
+    send_through(account(post.port))
+
+    first, again = send(key="k"), send(key="k")
+
+    assert (first.outcomes, again.outcomes) == ({"dead": 1}, {"dead": 1})
+    assert "answer unknown (SMTPServerDisconnected): held, because it may have been sent" in error_of(first)
+    assert "answer unknown (its run ended before the answer came): held" in error_of(again)
+    assert post.counts == {"bob@example.com": 1}
+
+
+@SQLITE
+def test_a_cable_that_is_cut_inside_the_message_is_held_too(office: ExitStack) -> None:
+    """Most servers throw away what has no end; not all tell."""
+    send_through(account(office.enter_context(cutting_office())))
+
+    drained = send(text="x" * 50_000)
+
+    assert drained.outcomes == {"dead": 1}
+    assert "answer unknown" in error_of(drained)
+
+
+@SQLITE
+def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MAIL_ON_DOUBT=resend: with the same Message-ID, so that the receiver can tell."""
+    monkeypatch.setenv("MAIL_ON_DOUBT", "resend")
+    post = office.enter_context(post_office(None))
+    post.hangs_up_on.add("bob@example.com")
+    send_through(account(post.port))
+
+    drained = send()
+
+    assert drained.outcomes == {"failed": 2, "dead": 1}
+    assert len({message["Message-ID"] for _, message in post.taken}) == 1
+    assert post.counts == {"bob@example.com": 3}
+
+
+def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
+    """Both have looked while it was open: one of them is told to come back. On every database."""
+    told: list[str] = []
+
+    @handler("rival", max_attempts=1)
+    def rival(job: Job) -> None:
+        mine, other = Effect(job, "mail", "k"), Effect(Job(99, "x", "x", "{}", 1, 1, 1), "mail", "k")
+        other._job.lifeline = job.lifeline
+        told.extend([mine.look().state, other.look().state])
+        other.hand_over("someone")
+        mine.hand_over("me")
+
+    enqueue("rival")
+    drained = drain(raises=False)
+
+    assert told == ["open", "open"]
+    assert "another job is at the same effect: mail:k" in error_of(drained)

@@ -1,0 +1,99 @@
+"""An HTTP server on this machine that answers as providers do: well, with refusals, badly, or not at all."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Heard:
+    method: str
+    path: str
+    headers: Message
+    body: bytes
+
+
+@dataclass
+class Provider:
+    """What it was asked, and how it answers: by the path, or as the test has set it."""
+
+    port: int = 0
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b"{}"
+    manner: str = "answers"  # or: half, silent, drips, huge, garbage
+    heard: list[Heard] = field(default_factory=list)
+    over: Event = field(default_factory=Event)
+    sent: int = 0  # bytes of a body
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+@contextmanager
+def provider() -> Iterator[Provider]:
+    given = Provider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            given.heard.append(Heard(self.command, self.path, self.headers, body))
+            with suppress(OSError):  # who has enough hangs up
+                getattr(self, given.manner)()
+
+        do_POST = do_GET  # noqa: N815 - the name is http.server's
+
+        def answers(self) -> None:
+            self._begin(len(given.body))
+            self._send(given.body)
+
+        def half(self) -> None:
+            self._begin(len(given.body) + 100)
+            self._send(given.body)
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+        def garbage(self) -> None:
+            self.connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+        def silent(self) -> None:
+            given.over.wait(30)
+
+        def drips(self) -> None:
+            self._begin(100_000)
+            while not given.over.wait(0.02):
+                self._send(b" ")
+
+        def huge(self) -> None:
+            self._begin(50 * MIB)
+            for _ in range(50):
+                self._send(bytes(MIB))
+
+        def _begin(self, length: int) -> None:
+            self.send_response(given.status)
+            self.send_header("Content-Length", str(length))
+            for name, value in given.headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+
+        def _send(self, content: bytes) -> None:
+            self.wfile.write(content)
+            given.sent += len(content)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing on stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        given.port = server.server_port
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield given
+        given.over.set()
+        server.shutdown()

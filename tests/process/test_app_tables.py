@@ -1,0 +1,34 @@
+"""`mayfly migrate --app` in an installation, and what a runner loads of the handlers that come with Mayfly."""
+
+from sqlalchemy import select
+
+from tests.process.installation import Installation
+from tests.tables import jobs
+
+LOADED = """
+import sys
+from mayfly import handler
+
+@handler("loaded")
+def loaded(job):
+    return sorted({"jinja2", "urllib3", "smtplib", "alembic", "sqlalchemy"} & set(sys.modules))
+"""
+
+
+def test_the_platforms_tables_are_made_when_asked_for(embedded: Installation) -> None:
+    """And that they are there already is said the second time."""
+    first, second = embedded.run("mayfly", "migrate", "--app"), embedded.run("mayfly", "migrate", "--app")
+
+    assert first.stdout == "Migrated the tables of handlers from nothing to version 0001.\n", first.stderr
+    assert second.stdout == "The tables of handlers are up to date (version 0001).\n"
+
+
+def test_a_runner_loads_no_library_that_its_jobs_do_not_ask_for(embedded: Installation) -> None:
+    """Whatever areas there are beside."""
+    (embedded.home / "looking.py").write_text(LOADED)
+    embedded.enqueue("loaded")
+
+    embedded.dispatch(HANDLERS="handlers,looking")
+
+    [job] = embedded.rows(select(jobs.c.status, jobs.c.result))
+    assert tuple(job) == ("done", "[]")
