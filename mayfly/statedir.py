@@ -5,7 +5,6 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
-from zlib import crc32
 
 from mayfly.errors import StateDirUnsafe
 from mayfly.settings.values import mask_password, without_password
@@ -50,9 +49,8 @@ def lock_path(directory: Path) -> Path:
     return directory / "dispatcher.lock"
 
 
-def turns_path(directory: Path, lane: str) -> Path:
-    """By a number, which every file system takes; lanes that share one only wait for each other."""
-    return directory / f"{crc32(lane.encode()):08x}.turns"
+def turns_path(directory: Path, number: int) -> Path:
+    return directory / f"{number:08x}.turns"
 
 
 def page_path(directory: Path, worker_id: str) -> Path:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zlib import crc32
 
 from mayfly.clock import monotonic, pause_between
 from mayfly.jobs.claim import Front
@@ -29,7 +30,8 @@ class Turns:
     """A small file of each lane. Its lock ends with the process that has it."""
 
     def __init__(self, directory: Path, lane: str) -> None:
-        self._file = os.open(turns_path(directory, lane), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        number = crc32(lane.encode())  # which every file system takes; lanes that share one only wait for each other
+        self._file = os.open(turns_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
     def turn(self) -> Iterator[None]:

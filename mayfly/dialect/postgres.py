@@ -86,6 +86,7 @@ class PostgreSQL(Dialect):
 _TYPES = {
     **dict.fromkeys(("priority", "max_attempts"), "int"),
     **dict.fromkeys(("run_at", "expires_at", "unique_until"), "timestamptz"),
+    "parent_id": "bigint",
 }
 
 DIALECT = PostgreSQL()
