@@ -45,7 +45,7 @@ def _on(mariadb: float, postgres: float, sqlite: float) -> Mapping[str, float]:
 
 LINES: dict[str, Line] = {
     "drain": Line("1,000,000 no-op jobs, against a bare loop", drain.measure, _on(660, 400, 260)),
-    "each": Line('20,000 jobs with ack="each"', each.measure, _on(200, 130, 120)),
+    "each": Line('100,000 jobs with ack="each"', each.measure, _on(220, 250, 250)),
     "async": Line("500 jobs that wait, as coroutines", waiting.measure_async, _on(10, 5, 4)),
     "threads": Line("500 jobs that wait, in threads", waiting.measure_threads, _on(10, 5, 4)),
     "runners": Line("twenty runners: the last one's first claim", runners.measure, _on(14, 12, 9), scales=False),

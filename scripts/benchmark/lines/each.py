@@ -7,7 +7,7 @@ from scripts.benchmark.figures import Figure, Finding, alternately, at_least
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.lines.drain import rates_of
 
-JOBS = 20_000
+JOBS = 100_000
 
 
 def measure(lab: Lab) -> Iterator[Finding]:
