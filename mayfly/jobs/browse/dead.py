@@ -82,16 +82,20 @@ def _with_messages(connection: Connection, jobs: JobTable, groups: Sequence[Dead
 
 
 def groups_statement(jobs: JobTable, found: Range) -> str:
+    return (
+        "SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id)"
+        f" FROM ({newest_dead(jobs, found)}) AS died GROUP BY job_type, fingerprint"
+    )
+
+
+def newest_dead(jobs: JobTable, found: Range) -> str:
+    """Each with the fingerprint of its last attempt."""
     c = jobs.c
     newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
     # Not by id alone: PostgreSQL would go through the primary key from its end until it meets one of this job.
     last = "SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.job_id ORDER BY id + 0 DESC LIMIT 1"
     # Not as a join: PostgreSQL would read all attempts there are for it.
-    died = f"SELECT d.*, COALESCE(({last}), '') AS fingerprint FROM ({newest}) AS d"
-    return (
-        "SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id)"
-        f" FROM ({died}) AS died GROUP BY job_type, fingerprint"
-    )
+    return f"SELECT d.*, COALESCE(({last}), '') AS fingerprint FROM ({newest}) AS d"
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
-from mayfly.jobs.browse.dead import messages_statement
+from mayfly.jobs.browse.dead import messages_statement, newest_dead
 from mayfly.jobs.browse.jobs import one_line
 from mayfly.jobs.ranges import Range, not_empty
 from mayfly.jobs.which import Which, ranges
@@ -79,16 +79,10 @@ def _groups(connection: Connection, jobs: JobTable, found: Range, size: int, now
 
 
 def deaths_statement(jobs: JobTable, found: Range) -> str:
-    c = jobs.c
-    newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
-    # Not MAX(id): PostgreSQL would go through the primary key from its end until it meets one of this job.
-    last = "(SELECT MAX(id + 0) FROM mayfly_attempts WHERE job_id = d.job_id)"
-    fingerprint = "COALESCE(a.fingerprint, '')"
     lately = ", ".join(
-        f"SUM(CASE WHEN d.died_at >= :since_{number} THEN 1 ELSE 0 END)" for number in range(len(WINDOWS))
+        f"SUM(CASE WHEN died_at >= :since_{number} THEN 1 ELSE 0 END)" for number in range(len(WINDOWS))
     )
     return (
-        f"SELECT d.job_type, {fingerprint}, COUNT(*), MAX(d.died_at), MAX(d.job_id), {lately}"
-        f" FROM ({newest}) AS d LEFT JOIN mayfly_attempts AS a ON a.id = {last}"
-        f" GROUP BY d.job_type, {fingerprint}"
+        f"SELECT job_type, fingerprint, COUNT(*), MAX(died_at), MAX(job_id), {lately}"
+        f" FROM ({newest_dead(jobs, found)}) AS died GROUP BY job_type, fingerprint"
     )
