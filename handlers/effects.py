@@ -3,7 +3,6 @@
 open → handed over → done. Whoever finds `handed over` cannot know whether it has happened: that is doubt.
 """
 
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from mayfly import Job, Retry
@@ -76,5 +75,5 @@ class Effect:
     def _mine(self) -> dict[str, Any]:
         return {
             "effect_key": self.key, "job_id": self._job.id, "claims": self._job.claims,
-            "changed_at": datetime.now(UTC),
+            "changed_at": self._job.now,
         }  # fmt: skip

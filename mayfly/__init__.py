@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from mayfly.batches import batch
     from mayfly.cancelling import cancel
     from mayfly.chains import chain
+    from mayfly.dialect import utc_from_driver
     from mayfly.errors import MayflyError
     from mayfly.job import Job
     from mayfly.limits.limit import concurrency, rate
@@ -22,7 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel", "chain",
     "concurrency", "enqueue", "enqueue_many", "handler", "rate", "schedule", "setting",
-    "step",
+    "step", "utc_from_driver",
 ]  # fmt: skip
 
 _HOME = {
@@ -38,6 +39,7 @@ _HOME = {
     "schedule": "mayfly.schedules.declare",
     "setting": "mayfly.settings.integrations",
     "step": "mayfly.steps",
+    "utc_from_driver": "mayfly.dialect",
 }
 
 

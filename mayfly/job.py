@@ -137,6 +137,15 @@ class Job:
             raise WriteInTransaction
         return self.lifeline.database.run(work)
 
+    def read(self, work: "Callable[[Written], T]") -> T:
+        """Let `work(connection)` look something up: what it finds is not locked, and nothing may be written."""
+        return self.lifeline.database.read(work)
+
+    @property
+    def now(self) -> datetime:
+        """The database's time, in UTC: the one clock that all hosts share."""
+        return self.lifeline.database.clock.now()
+
     @property
     def cancelled(self) -> bool:
         """Whether somebody wants this job to end: raise Cancel where that does no harm. Cheap to ask in a loop.

@@ -6,7 +6,7 @@ from handlers.effects import DONE, HANDED_OVER, Effect, Entry
 from handlers.mail.accounts import Account
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
-from handlers.mail.rests import rest, resting
+from handlers.rests import rest, resting
 from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
 from mayfly import Dead, Job, Retry, Snooze, setting
 

@@ -13,8 +13,7 @@ from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
 from mayfly import Job, enqueue, handler
-from mayfly.migrations.apps import app_tables, migrate_app
-from mayfly.testing import Drained, drain, using_database
+from mayfly.testing import Drained, drain
 from tests.handlers.mail.servers import (
     PASSWORD,
     USER,
@@ -33,11 +32,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 
 @pytest.fixture
-def office(migrated_url: str) -> Iterator[ExitStack]:
+def office(platform: str) -> Iterator[ExitStack]:
     """With the platform's tables; servers that are entered are closed after the test."""
-    for tables in app_tables(["handlers"]):
-        migrate_app(migrated_url, tables)
-    with using_database(migrated_url), ExitStack() as stack:
+    with ExitStack() as stack:
         yield stack
 
 

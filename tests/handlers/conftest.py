@@ -1,0 +1,31 @@
+"""The databases that the platform's handlers work on."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from mayfly.migrations import migrate
+from mayfly.migrations.apps import app_tables, migrate_app
+from mayfly.testing import using_database
+from tests.databases import Databases
+
+
+def migrate_all(url: str) -> None:
+    """Mayfly's tables and those of its handlers."""
+    migrate(url)
+    for tables in app_tables(["handlers"]):
+        migrate_app(url, tables)
+
+
+@pytest.fixture
+def platform_url(engine_name: str, databases: Databases) -> Iterator[str]:
+    """The URL of a new database with all tables."""
+    with databases.fresh(engine_name, migrate_all) as url:
+        yield url
+
+
+@pytest.fixture
+def platform(platform_url: str) -> Iterator[str]:
+    """The same, where this process enqueues and drains."""
+    with using_database(platform_url):
+        yield platform_url
