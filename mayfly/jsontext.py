@@ -18,6 +18,8 @@ def encode(value: object) -> str:
     text = _ENCODER.encode(value)
     if _depth(text) > DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST} levels")
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -30,7 +30,8 @@ class Turns:
     """A small file of each lane. Its lock ends with the process that has it."""
 
     def __init__(self, directory: Path, lane: str) -> None:
-        number = crc32(lane.encode())  # which every file system takes; lanes that share one only wait for each other
+        self._lane = lane.encode()
+        number = crc32(self._lane)  # which every file system takes; lanes that share one wait for each other
         self._file = os.open(turns_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
@@ -68,8 +69,11 @@ class Turns:
             os.ftruncate(self._file, 0)
             return
         looked_at = monotonic() if before is None else self._read()[0]
-        os.pwrite(self._file, NOTE.pack(looked_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND), 0)
+        noted = NOTE.pack(looked_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, noted + self._lane, 0)
 
     def _read(self) -> tuple[float, int, int]:
-        noted = os.pread(self._file, NOTE.size, 0)
-        return NOTE.unpack(noted) if len(noted) == NOTE.size else (-FRONT_SECONDS, 0, 0)
+        """What another lane with the same number has noted is nothing to us."""
+        noted = os.pread(self._file, NOTE.size + len(self._lane) + 1, 0)
+        return NOTE.unpack_from(noted) if noted[NOTE.size :] == self._lane else (-FRONT_SECONDS, 0, 0)

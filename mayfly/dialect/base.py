@@ -62,6 +62,7 @@ class Dialect:
     mark: ClassVar[str] = "%s"  # the driver's for a parameter without a name
     begin_words: ClassVar[str] = "BEGIN"
     has_insert_returning: ClassVar[bool] = True
+    has_lastrowid: ClassVar[bool] = True  # of one plain INSERT, and cheaper than RETURNING
     row_lock: ClassVar[str] = " FOR UPDATE"
     newest: ClassVar[str] = ""  # behind a SELECT: what others have committed by now, whatever the isolation level
     claim_lock: ClassVar[str] = " FOR UPDATE SKIP LOCKED"

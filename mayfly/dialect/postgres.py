@@ -31,6 +31,7 @@ class PostgreSQL(Dialect):
     name = "postgresql"
     utc_now = "clock_timestamp()"  # now() would be the start of the transaction
     errors = psycopg.Error
+    has_lastrowid = False  # Differs because an oid is not an id.
     # Differs because there it is a matter of each transaction, not of the session.
     begin_words = "BEGIN ISOLATION LEVEL READ COMMITTED"
 

@@ -61,6 +61,11 @@ class NewJob(NamedTuple):
         return dict(zip(self.columns, self.values, strict=True))
 
     @property
+    def most_bytes(self) -> int:
+        """No fewer than it has in a statement, and cheaper to know: two a character if all are ASCII, else four."""
+        return len(self.payload) * (2 if self.payload.isascii() else 4) + 512
+
+    @property
     def statement_bytes(self) -> int:
         """As the driver sends it: quotes and backslashes are escaped by one more byte each."""
         text = self.payload
@@ -100,30 +105,34 @@ class Door:
         if unique_key is None and (unique is not None or on_conflict is not None):
             raise KeyMissing("on_conflict" if unique is None else "unique")
         scope = unique or _UNTIL_DONE
-        usual_lane = handler.lane if handler else "default"
-        usual_attempts = (handler.max_attempts if handler else None) or self.max_attempts
-        return NewJob(
-            type=_name("type", type_name),
-            payload=self._payload(type_name, payload, handler),
-            lane=_name("lane", usual_lane if lane is None else lane),
-            max_attempts=_at_least_one("max_attempts", usual_attempts if max_attempts is None else max_attempts),
-            priority=_one_of("priority", schema.NORMAL if priority is None else priority, PRIORITIES),
-            run_at=utc("run_at", run_at),
-            unique_key=_key("unique_key", unique_key),
-            group_key=_key("group_key", group_key),
-            expires_at=expires_at,
-            unique_scope=scope.name if scope.name != LIVE else None,
-            unique_until=scope.until,
-            trace_context=current_traceparent(),
-            parent_id=parent_id(),
-            on_conflict=_conflict(on_conflict),
+        if lane is None:
+            lane = handler.lane if handler else "default"
+        if max_attempts is None:
+            max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
+        terms = _terms(type_name, lane, max_attempts, schema.NORMAL if priority is None else priority)
+        return NewJob(  # by place: names would cost as much again as all the rest of it
+            terms.type,
+            self._payload(type_name, payload, handler),
+            terms.lane,
+            terms.max_attempts,
+            terms.priority,
+            None if run_at is None else utc("run_at", run_at),
+            None if unique_key is None else _key("unique_key", unique_key),
+            None if group_key is None else _key("group_key", group_key),
+            expires_at,
+            scope.name if scope.name != LIVE else None,
+            scope.until,
+            current_traceparent(),
+            parent_id(),
+            None if on_conflict is None else _conflict(on_conflict),
         )
 
     def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
-        if not isinstance(payload, Mapping):
+        is_dict = type(payload) is dict  # as nearly all are: to ask for a Mapping takes longer
+        if not is_dict and not isinstance(payload, Mapping):
             raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
         try:
-            text = jsontext.encode(payload if type(payload) is dict else dict(payload))
+            text = jsontext.encode(payload if is_dict else dict(payload))
         except (TypeError, ValueError, RecursionError) as error:
             raise BadPayload(type_name, f"it is no JSON ({error})") from error
         if 4 * len(text) > self.payload_limit and len(text.encode()) > self.payload_limit:
@@ -147,13 +156,13 @@ def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob, now: date
         assert answer.job_id is not None
         return answer.job_id
     inserted = connection.execute(insert_statement(dialect, jobs, tuple(row)), row)
-    return int(inserted.scalar() if dialect.has_insert_returning else inserted.lastrowid)
+    return int(inserted.lastrowid if dialect.has_lastrowid else inserted.scalar())
 
 
 @cache
 def insert_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
     """Of a job without a unique key."""
-    returning = f" RETURNING {jobs.c.id}" if dialect.has_insert_returning else ""
+    returning = "" if dialect.has_lastrowid else f" RETURNING {jobs.c.id}"
     return dialect.insert(jobs.table, columns) + returning
 
 
@@ -174,12 +183,12 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
                 current = []
             yield [job]
             continue
-        size = job.statement_bytes
-        if current and (size > room or len(current) == ROWS_PER_STATEMENT or job.columns != columns):
+        size, its_columns = job.most_bytes, job.columns
+        if current and (size > room or len(current) == ROWS_PER_STATEMENT or its_columns != columns):
             yield current
             current = []
         if not current:
-            columns, room = job.columns, BYTES_PER_STATEMENT
+            columns, room = its_columns, BYTES_PER_STATEMENT
         current.append(job)
         room -= size
     if current:
@@ -261,21 +270,46 @@ def _where(finding: Mapping[str, Any]) -> str:
     return ".".join(map(str, finding["loc"]))
 
 
+class _Terms(NamedTuple):
+    """What many jobs have in common."""
+
+    type: str
+    lane: str
+    max_attempts: int
+    priority: int
+
+
+def _terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
+    try:
+        return _remembered_terms(type_name, lane, max_attempts, priority)
+    except TypeError:  # of something that cannot be remembered: the check says which
+        return _checked_terms(type_name, lane, max_attempts, priority)
+
+
+def _checked_terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
+    return _Terms(
+        _name("type", type_name),
+        _name("lane", lane),
+        _at_least_one("max_attempts", max_attempts),
+        _one_of("priority", priority, PRIORITIES),
+    )
+
+
+# Typed, because True is no 1 here. There are few lanes and types, and many jobs.
+_remembered_terms = lru_cache(typed=True)(_checked_terms)
+
+
 def _name(field: str, given: str) -> str:
     if not isinstance(given, str) or not _is_name(given):
         raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters that every database can hold")
     return given
 
 
-@lru_cache
 def _is_name(text: str) -> bool:
-    """Remembered: there are few lanes and types, and many jobs."""
     return bool(text.strip()) and len(text) <= NAME_LENGTH and storable(text) == text
 
 
-def _key(field: str, given: str | None) -> str | None:
-    if given is None:
-        return None
+def _key(field: str, given: str) -> str:
     if not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or storable(given) != given:
         raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters that every database can hold")
     return given
@@ -293,8 +327,8 @@ def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
     return given
 
 
-def _conflict(given: str | None) -> str | None:
-    if given is None or given == KEEP:
+def _conflict(given: str) -> str | None:
+    if given == KEEP:
         return None
     if not isinstance(given, str) or given not in CONFLICTS:
         raise BadField("on_conflict", given, f"one of {', '.join(CONFLICTS)}")

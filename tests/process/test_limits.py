@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,8 +40,21 @@ def overlap(installation: Installation) -> int:
 
 def cycle(installation: Installation) -> None:
     """One of each host at the same time."""
-    for host in start_hosts(installation, **EIGHT):
+    finish(start_hosts(installation, **EIGHT))
+
+
+def finish(hosts: list[subprocess.Popen[str]]) -> None:
+    for host in hosts:
         assert (*host.communicate(), host.returncode) == ("", "", 0)
+
+
+def begin_together(installation: Installation) -> None:
+    """One cycle of both hosts, neither of which has a runner that can claim before the other has planned."""
+    gated = {**EIGHT, "HANDLERS": f"tests.process.gate,{HANDLERS['HANDLERS']}"}
+    hosts = start_hosts(installation, **gated)
+    wait_until(lambda: set(runners_of_the_first_cycles(installation)) == {"a", "b"}, "both have planned")
+    (installation.home / "gate").touch()
+    finish(hosts)
 
 
 def work_until_done(installation: Installation) -> None:
@@ -56,6 +70,7 @@ def test_eight_runners_on_two_hosts_never_exceed_a_key(limited: Installation, ki
     """Two at a time, whatever they run in; each job once, unspent attempts given back, no deadlock for anyone."""
     ids = limited.enqueue(f"pass_{kind}", '{"door": 1, "seconds": 0.05}', count=40)
 
+    begin_together(limited)
     work_until_done(limited)
 
     assert 1 <= overlap(limited) <= 2

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -96,6 +97,15 @@ def test_a_front_is_known_to_all_runners_of_the_lane(tmp_path: Path) -> None:
 
     assert Turns(tmp_path, "mail").front() == FRONT
     assert Turns(tmp_path, "other").front() is None
+
+
+def test_lanes_of_one_checksum_have_fronts_of_their_own(tmp_path: Path) -> None:
+    """They share a file: what one has noted would let the other pass over jobs that it never looked at."""
+    one, other = "plumless", "buckeroo"
+    assert crc32(one.encode()) == crc32(other.encode())
+    Turns(tmp_path, one).note(None, FRONT)
+
+    assert (Turns(tmp_path, one).front(), Turns(tmp_path, other).front()) == (FRONT, None)
 
 
 def test_a_claim_that_was_not_filled_leaves_no_front(tmp_path: Path) -> None:
