@@ -6,8 +6,8 @@ from handlers.effects import DONE, HANDED_OVER, Effect, Entry
 from handlers.mail.accounts import Account
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
-from handlers.rests import rest, resting
 from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
+from handlers.rests import rest, resting
 from mayfly import Dead, Job, Retry, Snooze, setting
 
 HOLD, RESEND = "hold", "resend"

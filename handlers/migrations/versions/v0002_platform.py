@@ -1,4 +1,4 @@
-"""What all areas speak of: people, the boards they are members of, and posts, with the channels they are published to."""
+"""What all areas speak of: people, the boards they are members of, posts, and the channels these are published to."""
 
 from sqlalchemy import CheckConstraint, Column, String
 
