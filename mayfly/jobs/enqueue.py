@@ -128,11 +128,12 @@ class Door:
         )
 
     def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
-        is_dict = type(payload) is dict  # as nearly all are: to ask for a Mapping takes longer
-        if not is_dict and not isinstance(payload, Mapping):
-            raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
+        if type(payload) is not dict:  # as nearly all are: to ask for a Mapping takes longer
+            if not isinstance(payload, Mapping):
+                raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
+            payload = dict(payload)
         try:
-            text = jsontext.encode(payload if is_dict else dict(payload))
+            text = jsontext.encode(payload)
         except (TypeError, ValueError, RecursionError) as error:
             raise BadPayload(type_name, f"it is no JSON ({error})") from error
         if 4 * len(text) > self.payload_limit and len(text.encode()) > self.payload_limit:
