@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 SKEW_WORTH_TELLING = timedelta(seconds=1)
+COARSEST = timedelta(milliseconds=1)  # of the databases' clocks: SQLite's
 
 _pinned: timedelta | None = None  # see mayfly.testing: measuring means nothing while a test holds Python's clock
 
@@ -29,9 +30,16 @@ class Clock(NamedTuple):
 
 
 def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
-    """The answer was true about half-way through the round trip."""
-    measured = database_now - (asked_at + (answered_at - asked_at) / 2)
-    return Clock(measured if _pinned is None else _pinned)
+    """Where the answer lies between question and receipt, both may well be one clock, and are taken for it.
+
+    Half a round trip would be as good a guess between two machines; but on one that is busy it may be many
+    milliseconds, and a job that was enqueued just now would not be due. Otherwise the answer was true half-way.
+    """
+    if _pinned is not None:
+        return Clock(_pinned)
+    if asked_at - COARSEST < database_now <= answered_at:
+        return Clock()
+    return Clock(database_now - (asked_at + (answered_at - asked_at) / 2))
 
 
 def pin_offset(offset: timedelta | None) -> timedelta | None:

@@ -3,7 +3,7 @@ SELECT version_num FROM mayfly_version;
 
 -- enqueue
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (:type, :payload, :lane, :max_attempts, :priority) RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority) VALUES (:type, :payload, :lane, :max_attempts, :priority);
 
 -- enqueue with a key
 BEGIN IMMEDIATE;
@@ -78,7 +78,7 @@ INSERT INTO mayfly_batches (batch_key, on_complete, created_at, sealed_at) VALUE
 
 -- begin a chain
 BEGIN IMMEDIATE;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :group_key) RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, group_key) VALUES (:type, :payload, :lane, :max_attempts, :priority, :group_key);
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
 
 -- seal a batch
@@ -93,7 +93,7 @@ BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 SELECT job_id, rest FROM mayfly_chains WHERE job_id IN (…);
 DELETE FROM mayfly_chains WHERE job_id IN (…);
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key, parent_id) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at, :group_key, :parent_id) RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at, group_key, parent_id) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at, :group_key, :parent_id);
 INSERT INTO mayfly_chains (job_id, previous, rest) VALUES (:job_id, :previous, :rest);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 SELECT batch_key FROM mayfly_batches WHERE batch_key IN (:key_0) AND sealed_at IS NOT NULL AND completed_at IS NULL;
@@ -111,7 +111,7 @@ BEGIN IMMEDIATE;
 UPDATE mayfly_batches SET completed_at = :now WHERE batch_key = :key AND sealed_at IS NOT NULL AND completed_at IS NULL;
 SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = :key GROUP BY status;
 SELECT on_complete FROM mayfly_batches WHERE batch_key = :key;
-INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at) RETURNING id;
+INSERT INTO mayfly_jobs (type, payload, lane, max_attempts, priority, run_at) VALUES (:type, :payload, :lane, :max_attempts, :priority, :run_at);
 
 -- batches that are over
 SELECT batch_key FROM mayfly_batches WHERE sealed_at IS NOT NULL AND completed_at IS NULL ORDER BY batch_key LIMIT 1000;

@@ -8,7 +8,7 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.clock import Clock, clock_from, host_now, milliseconds, monotonic
+from mayfly.clock import COARSEST, Clock, clock_from, host_now, milliseconds, monotonic
 from tests.factories import NOON
 
 spans = st.timedeltas(timedelta(days=-365), timedelta(days=365))
@@ -17,7 +17,7 @@ round_trips = st.timedeltas(timedelta(0), timedelta(seconds=10))
 
 @pytest.mark.parametrize(
     ("asked", "answered", "database", "offset"),
-    [(0, 0, 0, 0), (0, 2, 1, 0), (0, 2, 11, 10), (0, 2, -9, -10), (0, 10, 5.25, 0.25)],
+    [(0, 0, 0, 0), (0, 2, 1, 0), (0, 2, 11, 10), (0, 2, -9, -10), (0, 10, 10.25, 5.25)],
 )
 def test_an_answer_was_true_half_way_through_the_round_trip(
     asked: float, answered: float, database: float, offset: float
@@ -28,13 +28,20 @@ def test_an_answer_was_true_half_way_through_the_round_trip(
     assert clock_from(told, at, until).offset == timedelta(seconds=offset)
 
 
+@given(round_trips, st.floats(0, 1), st.timedeltas(timedelta(0), timedelta(microseconds=999)))
+def test_one_clock_has_no_distance_to_itself(trip: timedelta, share: float, cut_off: timedelta) -> None:
+    """However busy the machine is, whenever the database looked, and whatever digits it cut off."""
+    assert clock_from(NOON + trip * share - cut_off, NOON, NOON + trip) == Clock()
+
+
 @given(spans, round_trips, st.floats(0, 1))
 def test_the_error_is_half_a_round_trip_at_most(offset: timedelta, trip: timedelta, share: float) -> None:
-    """Whenever within the round trip the database looked at its clock."""
+    """Whenever within the round trip the database looked at its clock; a whole one if it may be the same clock."""
     database_now = NOON + offset + trip * share
     measured = clock_from(database_now, NOON, NOON + trip).offset
 
-    assert abs(measured - offset) <= trip / 2 + timedelta(microseconds=1)
+    most = trip / 2 if measured else trip + COARSEST
+    assert abs(measured - offset) <= most + timedelta(microseconds=1)
 
 
 @pytest.mark.parametrize("offset", [timedelta(0), timedelta(days=400), timedelta(microseconds=-1)])
