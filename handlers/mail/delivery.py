@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-from handlers.effects import DONE, HANDED_OVER, Effect, Entry
+from handlers.effects import DONE, HANDED_OVER, Effect, Entry, may_resend
 from handlers.mail.accounts import Account
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from handlers.rests import rest, resting
 from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
-from mayfly import Dead, Job, Retry, Snooze, setting
-
-HOLD, RESEND = "hold", "resend"
+from mayfly import Dead, Job, Retry, Snooze
 
 
 def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]:
@@ -18,7 +16,7 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]
     entry = effect.look()
     if entry.state == DONE:
         return {"answer": entry.answer or "", "account": entry.provider or ""}
-    if entry.state == HANDED_OVER and not _may_resend():
+    if entry.state == HANDED_OVER and not may_resend(job):
         raise _doubt(entry.provider, "its run ended before the answer came")
     return _Delivery(job, mail, effect, entry).through(in_turn(accounts, job.id, entry.provider))
 
@@ -28,13 +26,6 @@ def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[
     start = number % len(accounts) if accounts else 0
     rotated = [*accounts[start:], *accounts[:start]]
     return sorted(rotated, key=lambda each: each.name == last)
-
-
-def _may_resend() -> bool:
-    wish = setting("MAIL_ON_DOUBT", HOLD)
-    if wish not in (HOLD, RESEND):
-        raise Dead(f"MAIL_ON_DOUBT must be {HOLD} or {RESEND}")
-    return wish == RESEND
 
 
 def _doubt(provider: str | None, why: str) -> Exception:
@@ -78,7 +69,7 @@ class _Delivery:
             rest(self._job, account.name, str(error))
             raise
         except Unknown as error:
-            if _may_resend():
+            if may_resend(self._job):
                 raise Retry(f"handed over to {account.name}, answer unknown: sent again") from error
             raise _doubt(account.name, str(error)) from error
         except Passing as error:
