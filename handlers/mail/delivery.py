@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from handlers.effects import DONE, HANDED_OVER, Effect, Entry, may_resend
 from handlers.mail.accounts import Account
+from handlers.mail.letters import written_out
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
-from handlers.rests import rest, resting
 from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
-from mayfly import Dead, Job, Retry, Snooze
+from handlers.rests import rest, resting
+from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
+from mayfly import Cancel, Dead, Job, Retry, Snooze
 
 
 def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]:
@@ -18,7 +20,8 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]
         return {"answer": entry.answer or "", "account": entry.provider or ""}
     if entry.state == HANDED_OVER and not may_resend(job):
         raise _doubt(entry.provider, "its run ended before the answer came")
-    return _Delivery(job, mail, effect, entry).through(in_turn(accounts, job.id, entry.provider))
+    _refuse_suppressed(job, mail)
+    return _Delivery(job, written_out(job, mail), effect, entry).through(in_turn(accounts, job.id, entry.provider))
 
 
 def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
@@ -26,6 +29,14 @@ def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[
     start = number % len(accounts) if accounts else 0
     rotated = [*accounts[start:], *accounts[:start]]
     return sorted(rotated, key=lambda each: each.name == last)
+
+
+def _refuse_suppressed(job: Job, mail: Mail) -> None:
+    """Mail that one can unsubscribe from is one of many; a receipt or a new password is for who asked for it."""
+    if mail.unsubscribe is None:
+        return
+    for address, reason in suppressed(job, [canonical(mail.to)]).items():
+        raise Cancel(f"{address} is not written to any more: {reason}")
 
 
 def _doubt(provider: str | None, why: str) -> Exception:
@@ -77,6 +88,8 @@ class _Delivery:
             raise
         except Refused as error:
             self._reopen(str(error))
+            if error.is_bounce:
+                suppress(self._job, self._mail.to, BOUNCED, str(error))
             raise Dead(f"{account.name}: {error}") from error
         self._effect.done(answer)
         return answer
