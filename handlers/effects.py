@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from mayfly import Job, Retry
 
 OPEN, HANDED_OVER, DONE = "open", "handed over", "done"
+HOLD, RESEND = "hold", "resend"
 COLUMNS = ("effect_key", "kind", "state", "job_id", "claims", "changed_at")
 LOOK = "SELECT state, job_id, claims, provider, answer FROM app_effects WHERE effect_key = :effect_key"
 HAND_OVER = (
@@ -18,6 +19,11 @@ SETTLE = (
     "UPDATE app_effects SET state = :state, answer = :answer, changed_at = :changed_at"
     " WHERE effect_key = :effect_key AND state = 'handed over' AND job_id = :job_id AND claims = :claims"
 )
+
+
+def may_resend(job: Job, usual: str = HOLD) -> bool:
+    """Whether what may have happened already is done again: as the job's lane says, or else as is usual."""
+    return (job.on_doubt or usual) == RESEND
 
 
 class Entry(NamedTuple):

@@ -11,7 +11,7 @@ from mayfly.batching.listing import never_sealed
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.engine import Database
-from mayfly.errors import MayflyError
+from mayfly.errors import DatabaseError, MayflyError
 from mayfly.finding import Finding, Health
 from mayfly.hooks.checkup import examine_hooks
 from mayfly.integrations import examine_integrations
@@ -45,7 +45,8 @@ def examine() -> list[Finding]:
     findings = [*_settings(loaded), _log_directory(settings), _state_directory(settings)]
     findings += _database(settings)
     registry = opening.load_registry(settings)
-    findings += [*_handlers(settings, registry), *examine_integrations(registry.handlers)]
+    findings += [*_handlers(settings, registry), *_app_tables(settings, registry)]
+    findings += examine_integrations(registry.handlers)
     findings += [*examine_hooks(settings), *examine_schedules(settings)]
     findings += examine_watchers(settings)
     findings += [_bytecode(), *_cron(settings)]
@@ -179,6 +180,19 @@ def _handlers(settings: Settings, registry: Registry) -> Iterator[Finding]:
         yield Finding("handlers", Health.PROBLEM, f"none found in {', '.join(settings.handlers)}: set HANDLERS.")
     else:
         yield _ok("handlers", f"{len(registry.handlers)} types: {', '.join(sorted(registry.handlers))}")
+
+
+def _app_tables(settings: Settings, registry: Registry) -> Iterator[Finding]:
+    """Left out where there is no database, or where not all of the code can be asked which tables it has."""
+    url = settings.database_url.get_secret_value()
+    if registry.failures or opening.missing_embedded(url) is not None:
+        return
+    from mayfly.migrations.checkup import examine_app_tables  # Alembic: a doctor has time, no cycle has
+
+    try:
+        yield from examine_app_tables(url, settings.handlers)
+    except DatabaseError:
+        return  # told already
 
 
 def _bytecode() -> Finding:

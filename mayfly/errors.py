@@ -109,6 +109,13 @@ class SchemaMissing(DatabaseError):
         super().__init__("The database has no Mayfly tables yet. Run `mayfly migrate` once.")
 
 
+class TableMissing(DatabaseError):
+    """One that is not Mayfly's own."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no table {name}. If handlers bring it along, run `mayfly migrate --app` once.")
+
+
 class SchemaOlder(DatabaseError):
     def __init__(self, stored: str, known: str) -> None:
         super().__init__(
@@ -305,7 +312,10 @@ class HandlerError(MayflyError):
 
 class DuplicateHandler(HandlerError):
     def __init__(self, type_name: str, first: str, second: str) -> None:
-        super().__init__(f"Two handlers for {type_name}: {first} and {second}. Rename one.")
+        super().__init__(
+            f"Two handlers for {type_name}: {first} and {second}. Rename one, or leave the "
+            "module whose handler you do not want out of HANDLERS."
+        )
 
 
 class BadHandler(HandlerError):

@@ -1,5 +1,7 @@
 """What a driver's error means to a person."""
 
+import re
+
 from mayfly.dialect import Dialect, Trouble
 from mayfly.errors import (
     DatabaseAway,
@@ -9,7 +11,11 @@ from mayfly.errors import (
     DatabaseRefused,
     DatabaseUnopenable,
     SchemaMissing,
+    TableMissing,
 )
+
+# In the words of PostgreSQL, MySQL and SQLite; the database's or the schema's name may stand before it.
+_NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
 
 
 def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) -> DatabaseError | None:
@@ -21,9 +27,16 @@ def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) 
         Trouble.REFUSED: DatabaseRefused(where, reason),
         Trouble.UNOPENABLE: DatabaseUnopenable(where, reason),
         Trouble.FULL: DatabaseFull(where, reason),
-        Trouble.NO_TABLE: SchemaMissing(),
+        Trouble.NO_TABLE: _missing(reason),
     }
     return explained.get(dialect.trouble(error))
+
+
+def _missing(reason: str) -> DatabaseError:
+    found = _NO_TABLE.search(reason)
+    if found is None or found["name"].startswith("mayfly_"):
+        return SchemaMissing()
+    return TableMissing(found["name"])
 
 
 def first_line(error: BaseException) -> str:

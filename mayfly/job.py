@@ -69,6 +69,8 @@ class Lifeline(Protocol):
 
     def take(self, job: "Job", key: str) -> "Grant": ...
 
+    def on_doubt(self, lane: str) -> str | None: ...
+
 
 class _NoLifeline:
     """Outside of a runner."""
@@ -194,6 +196,11 @@ class Job:
         if self.trail is None:
             self.trail = Trail(self.lifeline.window(self).started)
         return self.trail
+
+    @property
+    def on_doubt(self) -> str | None:
+        """The lane's word on effects that may have happened already: "hold", "resend", or None where it has none."""
+        return self.lifeline.on_doubt(self.lane)
 
     def take(self, key: str, *, or_snooze: bool = False) -> "Grant":
         """Ask for a unit of a limit that the handler declares in `takes` (or `limits`): job.take("sender:42").

@@ -89,7 +89,7 @@ def _work(
     invoker = Invoker(
         registry=registry.hooked(told) if told else registry,
         database=database,
-        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings),
+        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings, settings.lanes),
         guard=guard,
         page=page,
         usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
@@ -195,7 +195,7 @@ def _work_with(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int)
     lifeline, settle_beside = invoker.lifeline, batches.outbox.settle_beside
     runs = Runs(
         invoker.registry, invoker.page, limit, lifeline.worker_id, lifeline.horizon, app.beside, settle_beside,
-        lifeline.takings,
+        lifeline.takings, lifeline.lanes,
     )  # fmt: skip
     return Crew(batches, claims, runs).run
 

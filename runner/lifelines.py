@@ -1,7 +1,8 @@
 """What a running job may ask of its runner, and through which connection: that depends on where its handler runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from mayfly.connection import Connection
@@ -10,6 +11,7 @@ from mayfly.errors import TransactionOnTheLoop, UnknownLimit
 from mayfly.job import Job
 from mayfly.jobs.advance import store_checkpoint, store_progress
 from mayfly.schema import JOBS
+from mayfly.settings import LaneSettings
 from mayfly.trail import Window
 from runner.horizon import Horizon
 
@@ -19,6 +21,9 @@ if TYPE_CHECKING:
     from mayfly.limits.takings import Grant, Takings
 
 T = TypeVar("T")
+
+Lanes = Mapping[str, LaneSettings]
+NO_LANES: Lanes = MappingProxyType({})
 
 
 class JobTransaction:
@@ -59,11 +64,17 @@ class _Lifeline:
     """What is the same wherever a handler runs."""
 
     def __init__(
-        self, worker_id: str, horizon: Horizon, asked: Callable[[], Database], takings: "Takings | None" = None
+        self,
+        worker_id: str,
+        horizon: Horizon,
+        asked: Callable[[], Database],
+        takings: "Takings | None" = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
         self.worker_id = worker_id
         self.horizon = horizon
         self.takings = takings  # None: no handler here declares a limit
+        self.lanes = lanes
         self._asked = asked
 
     @property
@@ -84,14 +95,22 @@ class _Lifeline:
             raise UnknownLimit(job.type, key, ())
         return self.takings.take(self.database, job, key)
 
+    def on_doubt(self, lane: str) -> str | None:
+        return self.lanes[lane].on_doubt if lane in self.lanes else None
+
 
 class MainLifeline(_Lifeline):
     """For plain functions, which run in the main thread: through the runner's one connection."""
 
     def __init__(
-        self, worker_id: str, horizon: Horizon, database: Database, takings: "Takings | None" = None
+        self,
+        worker_id: str,
+        horizon: Horizon,
+        database: Database,
+        takings: "Takings | None" = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
-        super().__init__(worker_id, horizon, lambda: database, takings)
+        super().__init__(worker_id, horizon, lambda: database, takings, lanes)
         self.opened = JobTransaction(database)
 
     @property
@@ -121,9 +140,14 @@ class ThreadLifeline(LoopLifeline):
     """For functions in threads: each has a transaction of its own, if it asks for one."""
 
     def __init__(
-        self, worker_id: str, horizon: Horizon, asked: Callable[[], Database], takings: "Takings | None" = None
+        self,
+        worker_id: str,
+        horizon: Horizon,
+        asked: Callable[[], Database],
+        takings: "Takings | None" = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
-        super().__init__(worker_id, horizon, asked, takings)
+        super().__init__(worker_id, horizon, asked, takings, lanes)
         self.opened: JobTransaction | None = None
 
     @property

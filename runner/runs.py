@@ -13,7 +13,7 @@ from mayfly.job import Job
 from mayfly.page import Page
 from mayfly.registry import Handler, Registry
 from runner.horizon import Horizon
-from runner.lifelines import LoopLifeline, ThreadLifeline
+from runner.lifelines import NO_LANES, Lanes, LoopLifeline, ThreadLifeline
 from runner.mailbox import Mailbox
 from runner.run import Commit, Run
 from runner.slots import free_slots, room_for_more
@@ -49,6 +49,7 @@ class Runs:
         beside: Callable[[], Database],
         commit: Commit,
         takings: "Takings | None" = None,
+        lanes: Lanes = NO_LANES,
     ) -> None:
         self._registry = registry
         self._page = page
@@ -58,6 +59,7 @@ class Runs:
         self._beside = beside  # for what handlers ask of us
         self._commit = commit
         self._takings = takings
+        self._lanes = lanes
         self._mailbox = Mailbox()
         self._places: dict[bool, Place] = {}
         self._running: dict[int, Run] = {}
@@ -131,12 +133,13 @@ class Runs:
     def _open_loop(self) -> Place:
         from runner.loop import Loop
 
-        return Loop(self._mailbox, LoopLifeline(self._worker_id, self._horizon, self._beside, self._takings))
+        lifeline = LoopLifeline(self._worker_id, self._horizon, self._beside, self._takings, self._lanes)
+        return Loop(self._mailbox, lifeline)
 
     def _open_threads(self) -> Place:
         from runner.threads import Threads
 
         def lifeline() -> ThreadLifeline:
-            return ThreadLifeline(self._worker_id, self._horizon, self._beside, self._takings)
+            return ThreadLifeline(self._worker_id, self._horizon, self._beside, self._takings, self._lanes)
 
         return Threads(self._mailbox, lifeline, self._commit)

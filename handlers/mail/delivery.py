@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from handlers.effects import DONE, HANDED_OVER, Effect, Entry
+from handlers.effects import DONE, HANDED_OVER, Effect, Entry, may_resend
 from handlers.mail.accounts import Account
+from handlers.mail.letters import written_out
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from handlers.mail.smtp import LoginFailed, Passing, Refused, Unknown, send
 from handlers.rests import rest, resting
-from mayfly import Dead, Job, Retry, Snooze, setting
-
-HOLD, RESEND = "hold", "resend"
+from handlers.suppressions import BOUNCED, canonical, suppress, suppressed
+from mayfly import Cancel, Dead, Job, Retry, Snooze
 
 
 def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]:
@@ -18,9 +18,10 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]
     entry = effect.look()
     if entry.state == DONE:
         return {"answer": entry.answer or "", "account": entry.provider or ""}
-    if entry.state == HANDED_OVER and not _may_resend():
+    if entry.state == HANDED_OVER and not may_resend(job):
         raise _doubt(entry.provider, "its run ended before the answer came")
-    return _Delivery(job, mail, effect, entry).through(in_turn(accounts, job.id, entry.provider))
+    _refuse_suppressed(job, mail)
+    return _Delivery(job, written_out(job, mail), effect, entry).through(in_turn(accounts, job.id, entry.provider))
 
 
 def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
@@ -30,11 +31,12 @@ def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[
     return sorted(rotated, key=lambda each: each.name == last)
 
 
-def _may_resend() -> bool:
-    wish = setting("MAIL_ON_DOUBT", HOLD)
-    if wish not in (HOLD, RESEND):
-        raise Dead(f"MAIL_ON_DOUBT must be {HOLD} or {RESEND}")
-    return wish == RESEND
+def _refuse_suppressed(job: Job, mail: Mail) -> None:
+    """Mail that one can unsubscribe from is one of many; a receipt or a new password is for who asked for it."""
+    if mail.unsubscribe is None:
+        return
+    for address, reason in suppressed(job, [canonical(mail.to)]).items():
+        raise Cancel(f"{address} is not written to any more: {reason}")
 
 
 def _doubt(provider: str | None, why: str) -> Exception:
@@ -78,7 +80,7 @@ class _Delivery:
             rest(self._job, account.name, str(error))
             raise
         except Unknown as error:
-            if _may_resend():
+            if may_resend(self._job):
                 raise Retry(f"handed over to {account.name}, answer unknown: sent again") from error
             raise _doubt(account.name, str(error)) from error
         except Passing as error:
@@ -86,6 +88,8 @@ class _Delivery:
             raise
         except Refused as error:
             self._reopen(str(error))
+            if error.is_bounce:
+                suppress(self._job, self._mail.to, BOUNCED, str(error))
             raise Dead(f"{account.name}: {error}") from error
         self._effect.done(answer)
         return answer

@@ -30,7 +30,15 @@ def compose(mail: Mail, sender: str, key: str) -> bytes:
     elif html is not None:
         message.set_content(html, subtype="html")
     _attach(message, mail.attachments)
-    return message.as_bytes()
+    return _way_out(mail.unsubscribe) + message.as_bytes()
+
+
+def _way_out(link: str | None) -> bytes:
+    """By RFC 2369 and 8058. As bytes, because the email package breaks and encodes an address that is long."""
+    if link is None:
+        return b""
+    one_click = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" if link.startswith("https://") else ""
+    return f"List-Unsubscribe: <{link}>\r\n{one_click}".encode("ascii")
 
 
 def _header(text: str) -> str:

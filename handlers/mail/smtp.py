@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from handlers.mail.accounts import Account
+from handlers.mail.bounces import is_bounce
 
 SECONDS = 10.0  # for each step: connecting, a command, its answer
 
@@ -16,6 +17,10 @@ class Passing(Exception):
 
 class Refused(Exception):
     """For good."""
+
+    def __init__(self, said: str, is_bounce: bool) -> None:
+        super().__init__(said)
+        self.is_bounce = is_bounce
 
 
 class LoginFailed(Exception):
@@ -30,7 +35,7 @@ def send(account: Account, recipient: str, message: bytes, hand_over: Callable[[
     """The server's answer. `hand_over` is called when the next step is the message itself."""
     with _opened(account) as smtp:
         _expect(smtp.mail(account.sender))
-        _expect(smtp.rcpt(recipient))
+        _expect(smtp.rcpt(recipient), to_recipient=True)
         hand_over()
         try:
             answer: tuple[int, bytes | str] = smtp.data(message)
@@ -86,12 +91,12 @@ def _log_in(account: Account, smtp: smtplib.SMTP) -> None:
         raise LoginFailed(f"{error.smtp_code} {_text(error.smtp_error)}") from error
 
 
-def _expect(answer: tuple[int, bytes | str]) -> str:
+def _expect(answer: tuple[int, bytes | str], to_recipient: bool = False) -> str:
     code, words = answer
     said = f"{code} {_text(words)}"
     if 200 <= code < 300:
         return said
-    raise Refused(said) if code >= 500 else Passing(said)
+    raise Refused(said, is_bounce(said, to_recipient)) if code >= 500 else Passing(said)
 
 
 def _text(words: bytes | str) -> str:

@@ -56,6 +56,7 @@ from mayfly.settings.values import (
     LONGEST_LINGER,
     LONGEST_TIMEOUT,
     MIB,
+    ON_DOUBT,
     PASSWORD_HASH_RULE,
     POLL_INTERVALS,
     PREFIX_RULE,
@@ -88,6 +89,7 @@ class LaneModel(BaseModel):
     pool: Annotated[Name | None, Field(description="the name of a pool")] = None
     external: Annotated[bool, Field(description="true or false")] = False
     latency_target: Annotated[Real | None, duration(1, LONGEST_TIMEOUT), DURATION] = None
+    on_doubt: Annotated[Literal["hold", "resend"] | None, one_of(*ON_DOUBT)] = None
 
 
 class AccountModel(BaseModel):

@@ -15,6 +15,7 @@ from mayfly.settings.values import (
     LONGEST_TIMEOUT,
     MIB,
     NAME_PATTERN,
+    ON_DOUBT,
     POLL_INTERVALS,
     REDACTED,
     ROLES,
@@ -198,6 +199,7 @@ LANE: Mapping[str, Rule] = {
     "pool": Rule(plain_name),
     "external": Rule(_truth, False),
     "latency_target": Rule(_seconds, None, 1, LONGEST_TIMEOUT),
+    "on_doubt": Rule(_text, words=ON_DOUBT),
 }
 ACCOUNT: Mapping[str, Rule] = {
     "role": Rule(_text, words=ROLES),

@@ -42,6 +42,7 @@ class LaneSettings(NamedTuple):
     pool: str | None = None  # its lanes share one cap
     external: bool = False  # never dispatched
     latency_target: float | None = None  # seconds that a due job may wait before somebody is told
+    on_doubt: str | None = None  # of what cannot be taken back: for its handlers to read
 
 
 class AccountSettings(NamedTuple):
@@ -66,6 +67,7 @@ class ResolvedLane(NamedTuple):
     pool: str | None
     external: bool
     latency_target: float | None = None
+    on_doubt: str | None = None
 
 
 class Settings(NamedTuple):
@@ -160,4 +162,5 @@ class Settings(NamedTuple):
             pool=own.pool,
             external=own.external,
             latency_target=own.latency_target,
+            on_doubt=own.on_doubt,
         )

@@ -144,6 +144,9 @@ def read_fields(value: object) -> tuple[str, ...]:
     return fields
 
 
+# What becomes of an effect that cannot be taken back and may have happened already.
+ON_DOUBT = ("hold", "resend")
+
 ROLES = ("viewer", "operator", "admin")  # each may what those before it may
 
 

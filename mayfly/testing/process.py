@@ -33,7 +33,7 @@ from runner.guard import Guard
 from runner.hooks import open_hooks
 from runner.horizon import Horizon
 from runner.invoke import Invoker, Misfit, Ran
-from runner.lifelines import LoopLifeline, MainLifeline
+from runner.lifelines import NO_LANES, Lanes, LoopLifeline, MainLifeline
 
 LEASE = timedelta(hours=1)  # of what a job takes
 
@@ -68,8 +68,15 @@ class PatientHorizon(Horizon):
 class RowlessLifeline(MainLifeline):
     """For a job that is in no table: the job itself knows its checkpoint, and nobody asks how far it is."""
 
-    def __init__(self, worker_id: str, horizon: Horizon, database: Database, takings: Takings | None = None) -> None:
-        super().__init__(worker_id, horizon, database, takings)
+    def __init__(
+        self,
+        worker_id: str,
+        horizon: Horizon,
+        database: Database,
+        takings: Takings | None = None,
+        lanes: Lanes = NO_LANES,
+    ) -> None:
+        super().__init__(worker_id, horizon, database, takings, lanes)
         self.enqueued: list[Held] = []
 
     def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:  # noqa: ARG002 - as in a runner
@@ -86,7 +93,7 @@ class LoopedLifeline(LoopLifeline):
 
     def __init__(self, around: Lifeline) -> None:
         assert isinstance(around, MainLifeline)
-        super().__init__(around.worker_id, around.horizon, lambda: around.database, around.takings)
+        super().__init__(around.worker_id, around.horizon, lambda: around.database, around.takings, around.lanes)
         self._around = around
 
     def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
@@ -144,7 +151,7 @@ def inline_invoker(
         yield InlineInvoker(
             registry=inline.hooked(hooks) if hooks else inline,
             database=database,
-            lifeline=lifeline(worker_id or "inline", horizon, database, takings),
+            lifeline=lifeline(worker_id or "inline", horizon, database, takings, settings.lanes),
             guard=guard,
             page=page,
             usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),

@@ -45,7 +45,7 @@ def test_the_failed_assertion_is_the_codes(shop: dict[str, object]) -> None:
     sign_up("Ann", "ann@example.com")
 
     with pytest.raises(AssertionError) as caught:
-        assert_enqueued("send_email", {"to": "bob@example.com"})
+        assert_enqueued("send_note", {"to": "bob@example.com"})
 
     assert f"```\n{caught.value}\n```" in PAGE
 

@@ -13,6 +13,8 @@ from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
 from mayfly import Job, enqueue, handler
+from mayfly.app import current_app
+from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain
 from tests.handlers.mail.servers import (
     PASSWORD,
@@ -55,6 +57,12 @@ def send_through(*accounts: str) -> None:
 def send(to: str = "bob@example.com", **fields: Any) -> Drained:
     enqueue("post", {"to": to, "subject": "Hello", "text": "Dear Bob", **fields})
     return drain(advance=True, raises=False)
+
+
+def lane_says(on_doubt: str) -> None:
+    """Of the lane that `send` uses, until the test ends."""
+    app = current_app()
+    app.settings = app.settings._replace(lanes={"default": LaneSettings(on_doubt=on_doubt)})
 
 
 def error_of(drained: Drained) -> str:
@@ -259,9 +267,9 @@ def test_a_cable_that_is_cut_inside_the_message_is_held_too(office: ExitStack) -
 
 
 @SQLITE
-def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """MAIL_ON_DOUBT=resend: with the same Message-ID, so that the receiver can tell."""
-    monkeypatch.setenv("MAIL_ON_DOUBT", "resend")
+def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack) -> None:
+    """By the lane: with the same Message-ID, so that the receiver can tell."""
+    lane_says("resend")
     post = office.enter_context(post_office(None))
     post.hangs_up_on.add("bob@example.com")
     send_through(account(post.port))

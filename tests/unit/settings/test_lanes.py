@@ -13,7 +13,19 @@ def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> No
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
     assert settings.lane("any") == ResolvedLane(
-        "any", 7, 9, 2, 100, 50, is_long=False, linger=0, rank=0, pool=None, external=False, latency_target=None
+        "any",
+        7,
+        9,
+        2,
+        100,
+        50,
+        is_long=False,
+        linger=0,
+        rank=0,
+        pool=None,
+        external=False,
+        latency_target=None,
+        on_doubt=None,
     )
 
 
@@ -29,6 +41,7 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
             "LANES__SEND_EMAIL__POOL": "email",
             "LANES__SEND_EMAIL__LINGER": "0",
             "LANES__SEND_EMAIL__LATENCY_TARGET": "5m",
+            "LANES__SEND_EMAIL__ON_DOUBT": "resend",
             "LINGER": "55",
             "POOLS__EMAIL": "3",
         },
@@ -36,7 +49,7 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
 
     assert settings.lane("send_email") == ResolvedLane(
         "send_email", 5, 8, 1, 20, 50, is_long=False, linger=0, rank=-1, pool="email", external=True,
-        latency_target=300,
+        latency_target=300, on_doubt="resend",
     )  # fmt: skip
     assert settings.pools == {"email": 3}
 
@@ -110,6 +123,7 @@ def test_a_lane_in_a_pool_without_a_cap_is_refused(tmp_path: Path) -> None:
         ("LANES__X__RANK", "1.5", "a whole number"),
         ("LANES__X__EXTERNAL", "maybe", "true or false"),
         ("LANES__X__POOL", "a b", "the name of a pool"),
+        ("LANES__X__ON_DOUBT", "maybe", "hold or resend"),
         ("POOLS__X", "0", "a whole number from 1 to 1000"),
     ],
 )

@@ -1,0 +1,73 @@
+"""What a blast is made of, checked when it is enqueued."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from handlers.mail.payloads import Address, Line
+
+# Part of keys, of the name of its batch, and of commands that people type.
+BlastName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}$")]
+Body = Annotated[str, StringConstraints(min_length=1)]
+Id = Annotated[int, Field(ge=1, lt=2**63)]
+
+
+class Board(BaseModel):
+    """The members of one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    board: Id
+
+
+class Stored(BaseModel):
+    """The rows of app_addressees that have this key."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    list: Annotated[Line, StringConstraints(min_length=1, max_length=190)]
+
+
+Audience = Literal["everybody"] | Board | Stored
+
+
+class Outreach(BaseModel):
+    """Subject, text and html are Jinja2 templates with `name`, `email` and `unsubscribe` of each recipient."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    blast: BlastName
+    to: Audience
+    subject: Annotated[Line, StringConstraints(min_length=1)]
+    text: Body | None = None
+    html: Body | None = None
+    reply_to: Address | None = None
+    without: Annotated[list[BlastName], Field(max_length=20)] = []
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.text is self.html is None:
+            raise ValueError("needs a text or an html")
+        return self
+
+
+class Went(BaseModel):
+    """As a batch tells its callback."""
+
+    batch: str
+    done: int
+    dead: int
+    cancelled: int
+
+
+class Ended(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    job: Id
+    batch: Went
+
+
+class Leaving(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    token: Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_.-]+$")]

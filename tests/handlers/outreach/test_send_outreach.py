@@ -1,0 +1,211 @@
+"""Blasts: who is written to, who is left out, and how it went; the mails go through a real SMTP server."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.outreach import blast
+from handlers.outreach.payloads import Outreach
+from mayfly.testing import Drained, drain, enqueued_jobs
+from tests.handlers.mail.servers import Post
+from tests.handlers.outreach.audience import Tables, write
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+def fan_out(slice_after: int | None = None) -> Drained:
+    """Nobody has an account to send from here, so the mails themselves are dead."""
+    return drain(raises=False, slice_after=slice_after)
+
+
+def recipients() -> list[str]:
+    return [each.payload["to"] for each in enqueued_jobs("send_email")]
+
+
+def blasts(tables: Tables) -> list[tuple[Any, ...]]:
+    asked = "state, mails, suppressed, written, unfit, sent, failed, cancelled"
+    return [tuple(row) for row in tables.rows(f"SELECT {asked} FROM app_blasts ORDER BY job_id")]
+
+
+def test_a_blast_reaches_everybody_who_may_be_written_to(tables: Tables, post: Post) -> None:
+    """Once each, with a way out; and when the last mail has gone, its figures are there. On every database."""
+    tables.people(["ann@example.com", "Bob@Example.com", "carl@example.com", "dora@example.com"])
+    tables.people(["BOB@example.com ", "no address", "evil@example.com\nBcc: all@example.com"])
+    tables.suppress("carl@example.com", "bounced")
+    write()
+
+    drained = drain()
+
+    assert drained.outcomes == {"done": 5}
+    assert sorted(post.counts.items()) == [("Bob@Example.com", 1), ("ann@example.com", 1), ("dora@example.com", 1)]
+    assert blasts(tables) == [("sent", 3, 1, 1, 2, 3, 0, 0)]
+    message = dict(post.taken)["ann@example.com"]
+    link = message["List-Unsubscribe"].strip("<>")
+    assert message["Subject"] == "Hello Number 1"
+    assert message.get_content().strip() == f"Dear Number 1, {link}"
+    assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+
+
+def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
+    """The members of that board alone; the rows of that list, however often somebody is in it."""
+    tables.people(["ann@example.com", "bob@example.com"], board=7)
+    tables.people(["carl@example.com"], board=8)
+    listed = ["eve@fair.example", "Eve@Fair.example", "joe@fair.example"]
+    tables.insert("app_addressees", [{"list_key": "fair", "email": each, "name": ""} for each in listed])
+    tables.insert("app_addressees", [{"list_key": "other", "email": "x@fair.example", "name": ""}])
+    write(to={"board": 7})
+    write(blast="fair", to={"list": "fair"})
+
+    fan_out()
+
+    assert recipients() == ["ann@example.com", "bob@example.com", "eve@fair.example", "joe@fair.example"]
+
+
+def test_whoever_was_written_to_is_not_written_to_again(tables: Tables) -> None:
+    """A blast may be extended: its second job reaches only who has come since. On every database."""
+    tables.people(["ann@example.com", "bob@example.com"])
+    write()
+    fan_out()
+    tables.people(["carl@example.com", "ANN@example.com"])
+    write()
+    fan_out()
+
+    assert recipients() == ["ann@example.com", "bob@example.com", "carl@example.com"]
+    assert [row[1:5] for row in blasts(tables)] == [(2, 0, 0, 0), (1, 0, 3, 0)]
+
+
+def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
+    """By its name. On every database."""
+    tables.people(["ann@example.com"])
+    write(blast="winter")
+    fan_out()
+    tables.people(["bob@example.com"])
+    write(without=["autumn", "winter"])
+    fan_out()
+
+    assert recipients() == ["ann@example.com", "bob@example.com"]
+
+
+@SQLITE
+def test_one_name_says_one_thing(tables: Tables) -> None:
+    """Else nobody could say what somebody was written."""
+    tables.people(["ann@example.com"])
+    write()
+    fan_out()
+    write(subject="Something else")
+
+    drained = fan_out()
+
+    assert drained.outcomes == {"dead": 1}
+    assert "the blast spring says something else already" in str(drained.runs[0].outcome.error)
+
+
+def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as many slices as it takes, with the figures of one. On every database."""
+    monkeypatch.setattr(blast, "STEP", 2)
+    people = [f"p{number}@example.com" for number in range(7)]
+    tables.people([*people, people[0].upper(), people[6].upper()])
+    write()
+
+    drained = fan_out(slice_after=1)
+
+    assert drained.outcomes["sliced"] == 5
+    assert sorted(recipients()) == people
+    assert blasts(tables) == [("sent", 7, 0, 2, 0, 0, 7, 0)]
+
+
+def test_a_step_that_is_repeated_enqueues_nothing_twice(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill between the mails and the checkpoint: the same place again, and the same figures."""
+    monkeypatch.setattr(blast, "STEP", 3)
+    tables.people(f"{number}@example.com" for number in range(5))
+    write()
+    drain(lanes=["outreach"], raises=False, slice_after=1, most=1000)
+    before = sorted(recipients())
+    tables.execute(
+        "UPDATE mayfly_jobs SET status = 'pending', checkpoint = NULL, finished_at = NULL"
+        " WHERE type = 'send_outreach'"
+    )
+    tables.execute("DELETE FROM mayfly_batches")
+    tables.execute("UPDATE app_blasts SET state = 'sending', mails = 0")
+
+    fan_out()
+
+    assert sorted(recipients()) == before
+    assert [row[:5] for row in blasts(tables)] == [("sent", 5, 0, 0, 0)]
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"subject": "{{ nobody }}"}, "the template of its subject cannot be rendered: 'nobody' is undefined"),
+        ({"html": "{% for"}, "the template of its html cannot be rendered"),
+        ({"subject": "{{ '\n' }}".replace("\n", "\\n")}, "more than one line"),
+    ],
+)
+def test_a_template_that_cannot_be_rendered_ends_it_at_once(
+    tables: Tables, change: dict[str, Any], reason: str
+) -> None:
+    """Before it has become as many dead mails as there are people."""
+    tables.people(["ann@example.com"])
+    write(**change)
+
+    drained = fan_out()
+
+    assert (drained.outcomes, recipients()) == ({"dead": 1}, [])
+    assert reason in str(drained.runs[0].outcome.error)
+
+
+@SQLITE
+@pytest.mark.parametrize("missing", ["UNSUBSCRIBE_URL", "UNSUBSCRIBE_SECRET", "SMTP_ACCOUNTS"])
+def test_a_blast_that_nobody_can_leave_is_not_sent(
+    tables: Tables, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Nor one that nobody can send."""
+    monkeypatch.delenv(missing)
+    tables.people(["ann@example.com"])
+    write()
+
+    assert fan_out().outcomes == {"cancelled": 1}
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    "url", ["https://shop.example/leave", "ftp://x/{token}", "https://x/ {token}", "https://x/{token}" + "x" * 200]
+)
+def test_a_link_that_leads_nowhere_is_told(tables: Tables, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Before anybody is sent there."""
+    monkeypatch.setenv("UNSUBSCRIBE_URL", url)
+    write()
+
+    drained = fan_out()
+
+    assert drained.outcomes == {"dead": 1}
+    assert "UNSUBSCRIBE_URL must begin with" in str(drained.runs[0].outcome.error)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["blast", "to", "subject", "text", "html", "reply_to", "without", "bcc"]),
+        st.none()
+        | st.text()
+        | st.integers()
+        | st.sampled_from(["spring", "everybody", "ann@example.com"])
+        | st.dictionaries(st.sampled_from(["board", "list"]), st.integers() | st.text())
+        | st.lists(st.text(max_size=3), max_size=3),
+    )
+)
+def test_whatever_the_payload_it_is_refused_or_can_be_worked_with(payload: dict[str, Any]) -> None:
+    """A name that fits keys, one audience, something to say."""
+    try:
+        outreach = Outreach.model_validate(payload)
+    except ValidationError:
+        return
+
+    assert outreach.text or outreach.html
+    assert outreach.subject.isprintable()
+    assert 1 <= len(outreach.blast) <= 60
+    assert outreach.blast.isascii()

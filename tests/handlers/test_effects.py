@@ -1,0 +1,39 @@
+"""Doubt: what a lane says of effects that may have happened already, and what handlers make of it."""
+
+import pytest
+
+from handlers.effects import may_resend
+from mayfly import Job, enqueue, handler
+from mayfly.app import current_app
+from mayfly.settings import LaneSettings
+from mayfly.testing import drain
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+@SQLITE
+@pytest.mark.parametrize("kind", ["plain", "async"])
+@pytest.mark.parametrize("word", ["hold", "resend", None])
+def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: str) -> None:
+    """Wherever its handler runs; where the lane says nothing, what is usual for that effect holds."""
+    app = current_app()
+    app.settings = app.settings._replace(lanes={"receipts": LaneSettings(on_doubt=word)})
+    told: dict[str, tuple[str | None, bool, bool]] = {}
+
+    def tell(job: Job) -> None:
+        told[job.lane] = (job.on_doubt, may_resend(job), may_resend(job, usual="resend"))
+
+    if kind == "plain":
+        handler("tell")(tell)
+    else:
+
+        @handler("tell")
+        async def tell_on_the_loop(job: Job) -> None:
+            tell(job)
+
+    enqueue("tell", lane="receipts")
+    enqueue("tell", lane="others")
+    drain()
+
+    silent = (None, False, True)
+    assert told == {"others": silent, "receipts": silent if word is None else (word, *[word == "resend"] * 2)}
