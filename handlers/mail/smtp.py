@@ -49,11 +49,17 @@ def send(account: Account, recipient: str, message: bytes, hand_over: Callable[[
         return said
 
 
+def log_in(account: Account, seconds: float = SECONDS) -> None:
+    """And send nothing: raises Passing or LoginFailed, as `send` would have."""
+    with _opened(account, seconds) as smtp:
+        smtp.quit()
+
+
 @contextmanager
-def _opened(account: Account) -> Iterator[smtplib.SMTP]:
+def _opened(account: Account, seconds: float = SECONDS) -> Iterator[smtplib.SMTP]:
     """Connected and logged in. Whatever breaks before the message is handed over may pass."""
     try:
-        with _connected(account) as smtp:
+        with _connected(account, seconds) as smtp:
             _log_in(account, smtp)
             yield smtp
     except smtplib.SMTPResponseException as error:
@@ -63,12 +69,12 @@ def _opened(account: Account) -> Iterator[smtplib.SMTP]:
 
 
 @contextmanager
-def _connected(account: Account) -> Iterator[smtplib.SMTP]:
+def _connected(account: Account, seconds: float) -> Iterator[smtplib.SMTP]:
     context = None if account.tls == "none" else ssl.create_default_context(cafile=account.ca_file)
     if account.tls == "tls":
-        smtp: smtplib.SMTP = smtplib.SMTP_SSL(account.host, account.port, timeout=SECONDS, context=context)
+        smtp: smtplib.SMTP = smtplib.SMTP_SSL(account.host, account.port, timeout=seconds, context=context)
     else:
-        smtp = smtplib.SMTP(account.host, account.port, timeout=SECONDS)
+        smtp = smtplib.SMTP(account.host, account.port, timeout=seconds)
     try:
         if account.tls == "starttls":
             smtp.starttls(context=context)

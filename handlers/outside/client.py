@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,17 @@ ANSWER_LIMIT = 1 << 20  # bytes
 CHUNK = 64 << 10
 
 
+class TooMuch(Dead):
+    """More than anybody wants to hold. Unlike after a refusal, what was asked for may have happened."""
+
+
+class Unanswered(Retry):
+    """It was asked, and may have heard; nobody knows."""
+
+
 @dataclass(frozen=True)
 class Answer:
-    """What came back, and was well: any other status has ended the handler."""
+    """What came back, and was well or asked for: any other status has ended the handler."""
 
     who: str
     status: int
@@ -41,7 +49,9 @@ class Outside:
     """One who is called: `Outside(setting("VENDOR_URL", "https://api.vendor.example"), headers={…})`.
 
     Nothing is repeated in here and no redirect is followed: the job is what is tried again, and a key that was
-    meant for one host is not carried to another.
+    meant for one host is not carried to another. With `public_only` nothing is said to an address of our own
+    networks: for URLs that came from somebody else than the operator. Without `quotes` errors say nothing of what was
+    answered: some repeat the URL they were asked by.
     """
 
     def __init__(
@@ -52,6 +62,8 @@ class Outside:
         connect_seconds: float = CONNECT_SECONDS,
         answer_seconds: float = ANSWER_SECONDS,
         answer_limit: int = ANSWER_LIMIT,
+        public_only: bool = False,
+        quotes: bool = True,
     ) -> None:
         parts = urlsplit(base_url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -59,9 +71,9 @@ class Outside:
         self._base_url = base_url.rstrip("/")
         self._headers = dict(headers or {})
         self._connect_seconds, self._answer_seconds = connect_seconds, answer_seconds
-        self._answer_limit = answer_limit
+        self._answer_limit, self._quotes = answer_limit, quotes
         self.who = parts.hostname  # what errors show: paths and queries may hold a key
-        self._pool = _open_pool()
+        self._pool = _open_pool(public_only)
 
     def get(self, path: str = "", *, headers: Mapping[str, str] | None = None) -> Answer:
         return self.call("GET", path, headers=headers)
@@ -72,11 +84,17 @@ class Outside:
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def call(
-        self, method: str, path: str = "", body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        also: Container[int] = (),
     ) -> Answer:
-        """The answer if its status is 2xx; otherwise raises what should become of the job."""
+        """The answer if its status is 2xx or one of `also`; otherwise raises what should become of the job."""
         from urllib3 import Timeout  # here, as below: most runners call nobody
-        from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
         ends_at = time.monotonic() + self._answer_seconds
         try:
@@ -94,12 +112,15 @@ class Outside:
                 content = self._read(response, ends_at)
             finally:
                 response.close()  # what is left unread is nothing to wait for
+        except (ConnectTimeoutError, NewConnectionError) as error:
+            raise Retry(f"{self.who} cannot be reached: {_kind(error)}") from None
         except HTTPError as error:
-            raise Retry(f"{self.who} cannot be reached, or broke off: {_kind(error)}") from None
+            raise Unanswered(f"{self.who} cannot be reached, or broke off: {_kind(error)}") from None
         answer = Answer(self.who, response.status, dict(response.headers), content)
         retry_after = response.headers.get("Retry-After")
-        raised = what_to_do(self.who, response.status, retry_after, content, datetime.now(UTC))
-        if raised is not None:
+        quoted = content if self._quotes else b""
+        raised = what_to_do(self.who, response.status, retry_after, quoted, datetime.now(UTC))
+        if raised is not None and response.status not in also:
             raise raised
         return answer
 
@@ -112,17 +133,21 @@ class Outside:
         while chunk := response.read1(CHUNK, decode_content=True):
             content += chunk
             if len(content) > self._answer_limit:
-                raise Dead(f"{self.who} answered with more than {self._answer_limit:,} bytes")
+                raise TooMuch(f"{self.who} answered with more than {self._answer_limit:,} bytes")
             if time.monotonic() > ends_at:
-                raise Retry(f"{self.who} took more than {self._answer_seconds:g} s to answer")
+                raise Unanswered(f"{self.who} took more than {self._answer_seconds:g} s to answer")
         return bytes(content)
 
 
-def _open_pool() -> "PoolManager":
+def _open_pool(public_only: bool) -> "PoolManager":
     try:
         from urllib3 import PoolManager
     except ModuleNotFoundError:
         raise Dead("calls to the outside need urllib3: pip install 'mayfly-jobs[http]'") from None
+    if public_only:
+        from handlers.outside.public import PublicPool
+
+        return PublicPool(maxsize=4)
     return PoolManager(maxsize=4)
 
 

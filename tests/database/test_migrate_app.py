@@ -13,6 +13,10 @@ NEWEST = "0003"
 OURS = {
     "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
     "app_suppressions", "app_letters", "app_addressees", "app_blasts", "app_blast_mails",
+NEWEST = "0005"
+OURS = {
+    "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
+    "app_subscriptions", "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health",
     "app_handlers_version",
 }  # fmt: skip
 

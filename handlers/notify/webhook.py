@@ -1,0 +1,15 @@
+"""A webhook that takes what Slack's incoming webhooks take; Mattermost, Discord (/slack) and others do."""
+
+from datetime import datetime
+
+from handlers.notify.message import Message, json_message
+from handlers.notify.payloads import Notification
+from handlers.notify.tables import Subscription
+
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # whatever else would call a whole channel: <!here>
+
+
+def write(notification: Notification, subscription: Subscription, _key: str, _now: datetime) -> Message:
+    title, body = (text.translate(ESCAPED) for text in (notification.title, notification.body))
+    lines = [f"*{title}*", body, f"<{notification.url.translate(ESCAPED)}>" if notification.url else ""]
+    return json_message(subscription.url, {"text": "\n".join(filter(None, lines))})

@@ -1,0 +1,79 @@
+"""Web push: encrypted for one browser (RFC 8291), and signed so that its push service knows who sends (RFC 8292)."""
+
+import base64
+import hashlib
+import json
+from datetime import datetime, timedelta
+from urllib.parse import urlsplit
+
+import http_ece  # type: ignore[import-untyped]
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from py_vapid import Vapid02, VapidException  # type: ignore[import-untyped]
+
+from handlers.notify.message import Message
+from handlers.notify.payloads import Notification
+from handlers.notify.tables import Subscription
+from mayfly import Cancel, Dead, setting
+
+KEPT = timedelta(days=1)  # by the push service, for a browser that is off
+SIGNED_FOR = timedelta(hours=12)  # push services refuse more than a day
+
+
+def write(notification: Notification, subscription: Subscription, key: str, now: datetime) -> Message:
+    tag = tag_of(key)
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Encoding": "aes128gcm",
+        "TTL": str(int(KEPT.total_seconds())),
+        "Topic": tag,  # one that is sent again takes the place of the first, if that still waits
+        "Authorization": _signature(subscription.url, now),
+    }
+    return Message(subscription.url, encrypted(content_of(notification, tag), subscription), headers)
+
+
+def tag_of(key: str) -> str:
+    """32 characters, which is all that a topic may have."""
+    return base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()[:24]).decode()
+
+
+def content_of(notification: Notification, tag: str) -> bytes:
+    """What the page's service worker is given; a notification with the tag of one that is shown replaces it."""
+    content = {"title": notification.title, "body": notification.body, "url": notification.url, "tag": tag}
+    return json.dumps(content, ensure_ascii=False).encode()
+
+
+def encrypted(content: bytes, subscription: Subscription) -> bytes:
+    ephemeral = ec.generate_private_key(ec.SECP256R1())
+    try:
+        keys = {"dh": _decoded(subscription.p256dh), "auth_secret": _decoded(subscription.auth)}
+        made: bytes = http_ece.encrypt(content, private_key=ephemeral, **keys, version="aes128gcm")
+    except (http_ece.ECEException, ValueError) as error:
+        kind = type(error).__name__
+        raise Dead(f"the keys of subscription {subscription.id} cannot be used: {kind}") from None
+    return made
+
+
+def _signature(url: str, now: datetime) -> str:
+    private_key, subject = _configured("VAPID_PRIVATE_KEY"), _configured("VAPID_SUBJECT")
+    parts = urlsplit(url)
+    claims = {"sub": subject, "aud": f"{parts.scheme}://{parts.netloc}", "exp": int((now + SIGNED_FOR).timestamp())}
+    try:
+        signed: str = Vapid02.from_string(private_key).sign(claims)["Authorization"]
+    except (VapidException, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        # Its kind alone: the text of some would quote the key.
+        raise Dead(f"VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: {type(error).__name__}") from None
+    return signed
+
+
+def _configured(name: str) -> str:
+    """As `requires` would do, which is for whole handlers: a chat needs no such key."""
+    found = setting(name, "")
+    if not found:
+        raise Cancel(f"integration not configured: {name}")
+    return found
+
+
+def _decoded(text: str | None) -> bytes:
+    """Browsers leave the padding out."""
+    return base64.urlsafe_b64decode((text or "") + "===")

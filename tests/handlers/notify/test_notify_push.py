@@ -1,0 +1,306 @@
+"""Notifications to real servers: what each kind is sent, that nobody is told twice, and what failures mean."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.notify.payloads import Notification
+from handlers.notify.tables import Subscription
+from handlers.notify.webpush import content_of, encrypted, tag_of
+from handlers.outside.public import is_public
+from mayfly import enqueue
+from mayfly.testing import Drained, drain, enqueued_jobs
+from tests.handlers.notify.browsers import Browser, signed_claims
+from tests.handlers.notify.conftest import PERSON, Subscribe
+from tests.handlers.rows import select
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+PUSH_LIMIT = 4096  # bytes that every push service must take
+TOLD = {"person": PERSON, "title": "New post", "body": "Ann: <!here> a & b", "url": "https://shop.example/7"}
+
+
+def tell(**changes: object) -> Drained:
+    enqueue("notify_push", {**TOLD, **changes})
+    return drain(advance=True, raises=False)
+
+
+def outcomes_of_children(drained: Drained) -> list[str]:
+    return [run.kind.value for run in drained.runs if "subscription" in run.job.payload]
+
+
+@SQLITE
+def test_a_browser_can_read_what_was_pushed_and_knows_who_sent_it(subscribe: Subscribe, sender: str) -> None:
+    """Encrypted for it alone, signed with the key of the setting, for the service that carries it."""
+    browser = Browser()
+    service = subscribe("webpush", **browser.keys)
+    service.status = 201
+
+    drained = tell(key="post:7")
+
+    [heard] = service.heard
+    key, claims = signed_claims(heard.headers["Authorization"])
+    content = browser.decrypt(heard.body)
+    assert drained.outcomes == {"done": 2}
+    assert (content["title"], content["body"], content["url"]) == ("New post", TOLD["body"], TOLD["url"])
+    assert content["tag"] == heard.headers["Topic"]
+    assert (key, claims["aud"], claims["sub"]) == (sender, service.url, "mailto:ops@shop.example")
+    assert (heard.headers["Content-Encoding"], heard.headers["TTL"]) == ("aes128gcm", "86400")
+
+
+@SQLITE
+def test_chats_and_phones_are_told_in_their_own_words(subscribe: Subscribe) -> None:
+    """Nothing in a text can call a whole channel; ntfy is given its topic and its token."""
+    chat, phone = subscribe("webhook", 1), subscribe("ntfy", 2, token="t0ken")
+
+    drained = tell()
+
+    [to_chat], [to_phone] = chat.heard, phone.heard
+    assert drained.outcomes == {"done": 3}
+    assert json.loads(to_chat.body) == {"text": "*New post*\nAnn: &lt;!here&gt; a &amp; b\n<https://shop.example/7>"}
+    assert (to_phone.path, to_phone.headers["Authorization"]) == ("/s3cret", "Bearer t0ken")
+    assert json.loads(to_phone.body) == {
+        "topic": "t0pic", "title": "New post", "message": TOLD["body"], "click": TOLD["url"],
+    }  # fmt: skip
+
+
+def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscribe: Subscribe) -> None:
+    """Each subscription has a job of its own. On every database."""
+    well, ill, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
+    ill.status = 500
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["done", "failed", "done", *["failed"] * 3, "dead"]
+    assert [len(each.heard) for each in (well, ill, other)] == [1, 5, 1]
+
+
+def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
+    """Whoever asks for it again, be it another job; one with another key is another. On every database."""
+    chat = subscribe("webhook")
+
+    outcomes = [tell(key="post:7").outcomes, tell(key="post:7").outcomes, tell(key="post:8").outcomes]
+
+    assert outcomes == [{"done": 2}] * 3
+    assert len(chat.heard) == 2
+
+
+def test_a_subscription_that_is_gone_is_removed(subscribe: Subscribe, platform: str) -> None:
+    """404 and 410: the job is fine, the others stay, the next notification asks nobody in vain. On every database."""
+    gone, never, stays = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2), subscribe("webhook", 3)
+    gone.status, never.status = 410, 404
+
+    first, second = tell(), tell()
+
+    assert (first.outcomes, second.outcomes) == ({"done": 4}, {"done": 2})
+    assert [len(each.heard) for each in (gone, never, stays)] == [1, 1, 2]
+    assert select(platform, "SELECT id FROM app_subscriptions") == [(3,)]
+
+
+@SQLITE
+def test_who_has_subscribed_anew_meanwhile_stays(subscribe: Subscribe, platform: str) -> None:
+    """One that was removed before its job ran is told nothing, and that is fine."""
+    subscribe("webhook", 1)
+
+    enqueue("notify_push", {**TOLD, "subscription": 2})
+    enqueue("notify_push", {**TOLD, "person": PERSON + 1, "subscription": 1})
+
+    assert [run.result for run in drain().runs] == [{"gone": 2}, {"gone": 1}]
+
+
+@SQLITE
+def test_who_has_no_subscription_is_told_nothing(subscribe: Subscribe) -> None:
+    """That is no failure."""
+    drained = tell()
+
+    assert [run.result for run in drained.runs] == [{"subscriptions": 0}]
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("status", "headers", "manner", "outcomes"),
+    [
+        (401, {}, "answers", ["dead"]),
+        (413, {}, "answers", ["dead"]),
+        (429, {"Retry-After": "90"}, "answers", ["snoozed"]),
+        (500, {}, "answers", ["failed"]),
+        (200, {}, "half", ["failed"]),
+        (200, {}, "garbage", ["failed"]),
+        (200, {}, "huge", ["dead"]),
+    ],
+)
+def test_what_an_answer_means(
+    subscribe: Subscribe, status: int, headers: dict[str, str], manner: str, outcomes: list[str]
+) -> None:
+    """What may pass is tried again, after the time that was asked for; and so is what was cut off."""
+    chat = subscribe("webhook")
+    chat.status, chat.headers, chat.manner = status, headers, manner
+    enqueue("notify_push", TOLD)
+
+    drained = drain(raises=False)
+
+    assert outcomes_of_children(drained) == outcomes
+
+
+@SQLITE
+def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is tried again: two notifications are better than none."""
+    monkeypatch.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
+    chat = subscribe("webhook")
+    chat.manner = "silent"
+    enqueue("notify_push", TOLD)
+
+    assert outcomes_of_children(drain(raises=False)) == ["failed"]
+
+    chat.manner = "answers"
+
+    assert outcomes_of_children(drain(advance=True)) == ["done"]
+    assert len(chat.heard) == 2
+
+
+@SQLITE
+@pytest.mark.parametrize("kind", ["webpush", "webhook", "ntfy"])
+def test_nothing_that_is_secret_is_shown(subscribe: Subscribe, platform: str, kind: str) -> None:
+    """Neither where others look for what went wrong nor in the ledger, though the server repeats it all."""
+    service = subscribe(kind, token="t0ken-s3cret", **Browser().keys)
+    service.status, service.body = 403, b"you may not s3cret t0pic"
+
+    drained = tell()
+
+    told = " ".join(str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_effects"), drained))
+    assert outcomes_of_children(drained) == ["dead"]
+    assert "127.0.0.1 answered 403" in told
+    assert not [each for each in ("s3cret", "t0pic", *Browser().keys.values()) if each in told]
+
+
+@SQLITE
+def test_a_url_that_leads_into_our_own_network_is_not_called(
+    subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subscriptions come from browsers, and so from anybody; what the operator names is allowed."""
+    monkeypatch.delenv("PUSH_PRIVATE_HOSTS")
+    chat = subscribe("webhook")
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["dead"]
+    assert "127.0.0.1 is no address of the public internet" in str(drained.runs[-1].reason)
+    assert chat.heard == []
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("93.184.216.34", True),
+        ("2606:2800:220:1:248:1893:25c8:1946", True),
+        ("127.0.0.1", False),
+        ("10.1.2.3", False),
+        ("169.254.169.254", False),
+        ("100.64.0.1", False),
+        ("0.0.0.0", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+    ],
+)
+def test_which_addresses_are_public(address: str, public: bool) -> None:
+    """An address of IPv4 in the clothes of IPv6 is seen as what it is."""
+    assert is_public(address) is public
+
+
+@SQLITE
+@pytest.mark.parametrize("missing", ["VAPID_PRIVATE_KEY", "VAPID_SUBJECT"])
+def test_without_a_key_browsers_are_not_told_and_chats_are(
+    subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    """Cancelled, as everywhere where an integration is not configured."""
+    monkeypatch.delenv(missing)
+    service, chat = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2)
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["cancelled", "done"]
+    assert drained.runs[1].reason == f"integration not configured: {missing}"
+    assert (len(service.heard), len(chat.heard)) == (0, 1)
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("VAPID_PRIVATE_KEY", "n0t-a-s3cret-key", "VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: "),
+        ("VAPID_SUBJECT", "somebody", "VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: "),
+        ("p256dh", "c2hvcnQ", "the keys of subscription 1 cannot be used: "),
+        ("p256dh", "!", "the keys of subscription 1 cannot be used: "),
+        ("p256dh", None, "the keys of subscription 1 cannot be used: "),
+    ],
+)
+def test_keys_that_cannot_be_used_are_final(
+    subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch, name: str, value: str | None, reason: str
+) -> None:
+    """Without being shown, and before anything is written down as handed over."""
+    keys: dict[str, str | None] = {**Browser().keys}
+    if name.isupper():
+        monkeypatch.setenv(name, str(value))
+    else:
+        keys[name] = value
+    service = subscribe("webpush", **keys)
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["dead"]
+    assert str(drained.runs[-1].reason).startswith(reason)
+    assert "s3cret" not in str(drained.runs[-1].reason)
+    assert service.heard == []
+
+
+ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
+
+
+@given(st.dictionaries(st.sampled_from([*Notification.model_fields, "extra"]), ANYTHING))
+def test_any_payload_is_refused_or_fits_into_a_push(payload: dict[str, object]) -> None:
+    """Whatever it is: nothing that is let in is too long for a push service."""
+    browser = Browser()
+    try:
+        notification = Notification.model_validate({"person": 1, "title": "x", **payload})
+    except ValidationError:
+        return
+
+    body = pushed(notification, browser)
+
+    assert len(body) <= PUSH_LIMIT
+    assert browser.decrypt(body)["body"] == notification.body
+
+
+def pushed(notification: Notification, browser: Browser) -> bytes:
+    subscription = Subscription(1, "webpush", "https://push.example/x", **browser.keys)
+    return encrypted(content_of(notification, tag_of("key")), subscription)
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({"body": "x" * 3791}, True),
+        ({"body": "\n" * 1895}, True),
+        ({"body": "\n" * 1896}, False),
+        ({"body": "\U0001f600" * 947}, True),
+        ({"body": "\U0001f600" * 948}, False),
+        ({"body": "x\x00"}, False),
+        ({"url": "javascript:alert(1)"}, False),
+        ({"title": "a\nb"}, False),
+        ({"title": ""}, False),
+    ],
+)
+def test_what_a_notification_may_be(change: dict[str, str], fits: bool) -> None:
+    """Bounded in bytes, as push services count, and what has to be escaped counts double."""
+    try:
+        notification = Notification.model_validate({"person": 1, "title": "x", **change})
+    except ValidationError:
+        assert not fits
+    else:
+        assert fits
+        assert len(pushed(notification, Browser())) <= PUSH_LIMIT
