@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import handlers.mail
+import handlers.prospects
 import handlers.samples  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url

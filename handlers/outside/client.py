@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ CHUNK = 64 << 10
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, and was well: any other status has ended the handler."""
+    """What came back, and was well or expected: any other status has ended the handler."""
 
     who: str
     status: int
@@ -63,8 +63,10 @@ class Outside:
         self.who = parts.hostname  # what errors show: paths and queries may hold a key
         self._pool = _open_pool()
 
-    def get(self, path: str = "", *, headers: Mapping[str, str] | None = None) -> Answer:
-        return self.call("GET", path, headers=headers)
+    def get(
+        self, path: str = "", *, headers: Mapping[str, str] | None = None, expected: Collection[int] = ()
+    ) -> Answer:
+        return self.call("GET", path, headers=headers, expected=expected)
 
     def post(self, path: str = "", payload: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
         """With the payload as JSON."""
@@ -72,9 +74,16 @@ class Outside:
         return self.call("POST", path, body, {"Content-Type": "application/json", **(headers or {})})
 
     def call(
-        self, method: str, path: str = "", body: bytes | None = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str = "",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        expected: Collection[int] = (),
     ) -> Answer:
-        """The answer if its status is 2xx; otherwise raises what should become of the job."""
+        """The answer if its status is 2xx, or one that the caller has words for; otherwise raises what should become
+        of the job."""
         from urllib3 import Timeout  # here, as below: most runners call nobody
         from urllib3.exceptions import HTTPError
 
@@ -97,6 +106,8 @@ class Outside:
         except HTTPError as error:
             raise Retry(f"{self.who} cannot be reached, or broke off: {_kind(error)}") from None
         answer = Answer(self.who, response.status, dict(response.headers), content)
+        if response.status in expected:
+            return answer
         retry_after = response.headers.get("Retry-After")
         raised = what_to_do(self.who, response.status, retry_after, content, datetime.now(UTC))
         if raised is not None:
