@@ -16,6 +16,7 @@ import handlers.care
 import handlers.mail
 import handlers.outreach
 import handlers.notify
+import handlers.prospects
 import handlers.samples  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url

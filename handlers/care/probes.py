@@ -78,7 +78,7 @@ def _probe_provider(what: str, url: str, thresholds: Thresholds) -> Finding:
     try:
         seconds = thresholds.red
         outside = Outside(url, connect_seconds=seconds, answer_seconds=seconds)
-        answer = outside.call("GET", also=range(100, 600))
+        answer = outside.call("GET", expected=range(100, 600))
     except (Dead, Retry) as error:
         return Finding(what, RED, str(error))
     if answer.status >= SERVER_ERRORS:

@@ -52,7 +52,7 @@ def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], 
 def _send(subscription: Subscription, message: Message) -> Answer:
     public = subscription.host not in setting("PUSH_PRIVATE_HOSTS", "").split()
     outside = Outside(message.url, answer_seconds=ANSWER_SECONDS, public_only=public, quotes=False)
-    return outside.call("POST", "", message.body, message.headers, also=GONE)
+    return outside.call("POST", "", message.body, message.headers, expected=GONE)
 
 
 def _doubt(subscription: Subscription) -> Exception:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ class Unanswered(Retry):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back, and was well or asked for: any other status has ended the handler."""
+    """What came back, and was well or expected: any other status has ended the handler."""
 
     who: str
     status: int
@@ -75,8 +75,10 @@ class Outside:
         self.who = parts.hostname  # what errors show: paths and queries may hold a key
         self._pool = _open_pool(public_only)
 
-    def get(self, path: str = "", *, headers: Mapping[str, str] | None = None) -> Answer:
-        return self.call("GET", path, headers=headers)
+    def get(
+        self, path: str = "", *, headers: Mapping[str, str] | None = None, expected: Collection[int] = ()
+    ) -> Answer:
+        return self.call("GET", path, headers=headers, expected=expected)
 
     def post(self, path: str = "", payload: Any = None, *, headers: Mapping[str, str] | None = None) -> Answer:
         """With the payload as JSON."""
@@ -90,9 +92,9 @@ class Outside:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         *,
-        also: Container[int] = (),
+        expected: Collection[int] = (),
     ) -> Answer:
-        """The answer if its status is 2xx or one of `also`; otherwise raises what should become of the job."""
+        """The answer if its status is 2xx or expected; otherwise raises what should become of the job."""
         from urllib3 import Timeout  # here, as below: most runners call nobody
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
@@ -117,10 +119,12 @@ class Outside:
         except HTTPError as error:
             raise Unanswered(f"{self.who} cannot be reached, or broke off: {_kind(error)}") from None
         answer = Answer(self.who, response.status, dict(response.headers), content)
+        if response.status in expected:
+            return answer
         retry_after = response.headers.get("Retry-After")
         quoted = content if self._quotes else b""
         raised = what_to_do(self.who, response.status, retry_after, quoted, datetime.now(UTC))
-        if raised is not None and response.status not in also:
+        if raised is not None:
             raise raised
         return answer
 

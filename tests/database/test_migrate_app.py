@@ -18,6 +18,10 @@ OURS = {
     "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
     "app_subscriptions", "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health",
     "app_handlers_version",
+NEWEST = "0006"
+OURS = {
+    "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
+    "app_prospects", "app_merges", "app_answers", "app_handlers_version",
 }  # fmt: skip
 
 

@@ -1,0 +1,63 @@
+"""What is asked for, checked when it is enqueued."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Column = Literal[
+    "email", "name", "first_name", "last_name", "company", "title", "phone", "website", "linkedin", "city",
+    "country", "notes",
+]  # fmt: skip
+Id = Annotated[int, Field(ge=1, lt=1 << 63)]
+
+
+def one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be one line of printable characters")
+    return text
+
+
+Path = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(one_line)]
+Heading = Annotated[str, StringConstraints(max_length=200)]
+
+
+class ImportProspects(BaseModel):
+    """A file below IMPORT_FILES. What is not said of it is found out."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    path: Path
+    mapping: Annotated[dict[Heading, Column | None], Field(max_length=500)] = {}  # None: not to be read
+    encoding: Literal["utf-8", "utf-16-le", "utf-16-be", "cp1252"] | None = None
+    delimiter: Literal[",", ";", "\t", "|"] | None = None
+
+
+class DedupProspects(BaseModel):
+    """How alike is the same: 100 is to the letter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    likeness: Annotated[float, Field(ge=80, le=100)] = 93.0
+    neighbours: Annotated[int, Field(ge=1, le=200)] = 20
+    rules: Annotated[list[Literal["mail", "likeness"]], Field(min_length=1, max_length=2)] = ["mail", "likeness"]
+
+
+class UndoMerge(BaseModel):
+    """One merge, or all of one run of dedup_prospects by the id of its job."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    merge: Id | None = None
+    run: Id | None = None
+
+    @model_validator(mode="after")
+    def one_of_both(self) -> "UndoMerge":
+        if (self.merge is None) == (self.run is None):
+            raise ValueError("say either merge or run")
+        return self
+
+
+class EnrichProspect(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    prospect: Id

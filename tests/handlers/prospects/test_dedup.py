@@ -1,0 +1,220 @@
+"""Who is merged with whom, what is kept of both, and that it can be undone."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.prospects import dedup
+from handlers.prospects.likeness import Entry, Neighbourhood, load_ratio
+from mayfly import enqueue
+from mayfly.errors import BadPayload
+from mayfly.testing import Drained, drain
+from tests.handlers.prospects.tables import execute, insert, prospects, rows
+from tests.process.installation import CHECKOUT
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+ALL = "1 = 1"
+
+
+def run(type_name: str, slice_after: int | None = None, **payload: Any) -> Drained:
+    enqueue(type_name, payload)
+    return drain(slice_after=slice_after, raises=False)
+
+
+def error_of(drained: Drained) -> str:
+    return str(drained.runs[-1].outcome.error)
+
+
+def test_the_same_mail_is_the_same_person(platform: str) -> None:
+    """Whatever its dots, tags and case; the first keeps its address, and the richest of everything else."""
+    ann, twin, third, bob = insert(
+        platform,
+        [
+            {"email": "Ann.Miller@gmail.com", "name": "Ann", "phone": "+49 221 1234567"},
+            {"email": "annmiller+shop@googlemail.com", "name": "Ann Miller", "city": "Köln"},
+            {"email": "ANNMILLER@gmail.com", "name": "A. Miller", "phone": "1234567"},
+            {"email": "bob@example.com", "name": "Bob"},
+        ],
+    )
+
+    drained = run("dedup_prospects")
+
+    assert drained.runs[-1].result == {"prospects": 4, "merged": 2}
+    assert prospects(platform, "id, email, name, phone, city") == [
+        (ann, "Ann.Miller@gmail.com", "Ann Miller", "+49 221 1234567", "Köln"),
+        (bob, "bob@example.com", "Bob", None, None),
+    ]
+    assert prospects(platform, "id, merged_into", "merged_into IS NOT NULL") == [(twin, ann), (third, ann)]
+
+
+def test_likeness_of_name_and_company(platform: str) -> None:
+    """Both must be there and alike, to the letter where both have an address; who has none gets the other's."""
+    ids = insert(
+        platform,
+        [
+            {"name": "Dr. John Smith", "company": "Acme Inc."},
+            {"name": "Smith, Jon", "company": "ACME", "email": "jon@acme.example"},
+            {"name": "John Smith", "company": "Globex"},
+            {"name": "Joan Smith", "company": "Acme", "email": "joan@acme.example"},
+            {"name": "John Smith"},
+        ],
+    )
+
+    run("dedup_prospects")
+
+    assert [row[0] for row in prospects(platform)] == [ids[0], ids[2], ids[3], ids[4]]
+    assert prospects(platform, "email", f"id = {ids[0]}") == [("jon@acme.example",)]
+    [(rule, score, changes)] = rows(platform, "SELECT rule, score, changes FROM app_merges")
+    assert (rule, round(score)) == ("likeness", 95)
+    assert json.loads(changes)["email"] == [None, "jon@acme.example"]
+
+
+@pytest.mark.parametrize("slice_after", [1, 3])
+def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.MonkeyPatch, slice_after: int) -> None:
+    """A pass that goes on from its checkpoint still knows whom it compares with. On every database."""
+    for name in ("UNKEYED", "SORTED"):
+        monkeypatch.setattr(dedup, name, getattr(dedup, name).replace("LIMIT 1000", "LIMIT 2"))
+    insert(
+        platform,
+        [{"email": f"{each}@gmail.com"} for each in ("ann", "bob", "a.nn", "b.ob", "a.n.n", "cid")]
+        + [{"name": each, "company": "Acme"} for each in ("Zoe Turner", "Zoe Turne", "Ted Grant", "Zoë Turner")],
+    )
+
+    drained = run("dedup_prospects", slice_after=slice_after)
+
+    assert (drained.outcomes["sliced"] >= 3, drained.runs[-1].result) == (True, {"prospects": 10, "merged": 5})
+    assert len(prospects(platform)) == 5
+
+
+def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
+    """Another job finds nothing more to do, and the first one's books stay as they are. On every database."""
+    insert(platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com"}])
+    first = run("dedup_prospects")
+    before = rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)
+
+    again = run("dedup_prospects")
+
+    assert (first.runs[-1].result, again.runs[-1].result) == (
+        {"prospects": 2, "merged": 1},
+        {"prospects": 1, "merged": 0},
+    )
+    assert (rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)) == before
+
+
+def test_a_merge_can_be_undone(platform: str) -> None:
+    """Both are as they were, are told apart from then on, and to undo it twice is to undo it once."""
+    people = [
+        {"email": "ann@gmail.com", "name": "Ann"},
+        {"email": "a.nn@gmail.com", "name": "Ann Miller", "phone": "1"},
+    ]
+    insert(platform, people)
+    before = prospects(platform, "id, email, name, phone")
+    run("dedup_prospects")
+    [(merge,)] = rows(platform, "SELECT id FROM app_merges")
+    merged = prospects(platform, "id, email, name, phone")
+
+    undone = [run("undo_merge", merge=merge).runs[-1].result for _ in range(2)]
+    run("dedup_prospects")
+
+    assert undone == [{"undone": 1}, {"undone": 0}]
+    assert (len(merged), prospects(platform, "id, email, name, phone")) == (1, before)
+
+
+def test_what_came_later_is_undone_first(platform: str) -> None:
+    """Merges build on each other; a whole run can be taken back at once. On every database."""
+    insert(platform, [{"email": f"{each}@gmail.com", "name": "Ann" + each} for each in ("ann", "a.nn", "a.n.n")])
+    before = prospects(platform, "id, email, name")
+    job_id = run("dedup_prospects").runs[0].job.id
+    first, second = (row.id for row in rows(platform, "SELECT id FROM app_merges ORDER BY id"))
+
+    refused = run("undo_merge", merge=first)
+    whole = run("undo_merge", run=job_id)
+
+    assert f"merge {second} of prospect {before[0][0]} came later: undo that one first" in error_of(refused)
+    assert whole.runs[-1].result == {"undone": 2}
+    assert prospects(platform, "id, email, name") == before
+
+
+@SQLITE
+def test_what_somebody_wrote_since_stays(platform: str) -> None:
+    """Undoing takes back what the merge gave, and nothing else."""
+    [ann, _] = insert(
+        platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com", "phone": "1", "city": "Köln"}]
+    )
+    run("dedup_prospects")
+    execute(platform, "UPDATE app_prospects SET phone = '2' WHERE id = :id", id=ann)
+    run("undo_merge", merge=rows(platform, "SELECT id FROM app_merges")[0].id)
+
+    assert prospects(platform, "phone, city", f"id = {ann}") == [("2", None)]
+
+
+@SQLITE
+def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
+    """With a sentence; a run that merged nothing is nothing to undo."""
+    assert "there is no merge 7" in error_of(run("undo_merge", merge=7))
+    assert run("undo_merge", run=7).runs[-1].result == {"undone": 0}
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("type_name", "payload"),
+    [
+        ("undo_merge", {}),
+        ("undo_merge", {"merge": 1, "run": 1}),
+        ("undo_merge", {"merge": 0}),
+        ("undo_merge", {"merge": 1 << 63}),
+        ("dedup_prospects", {"likeness": 50}),
+        ("dedup_prospects", {"neighbours": 0}),
+        ("dedup_prospects", {"rules": []}),
+        ("dedup_prospects", {"rules": ["smell"]}),
+        ("dedup_prospects", {"more": 1}),
+        ("enrich_prospect", {"prospect": "x"}),
+        ("enrich_prospect", {}),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_the_door(platform: str, type_name: str, payload: dict[str, Any]) -> None:
+    """Before there is a job."""
+    with pytest.raises(BadPayload):
+        enqueue(type_name, payload)
+
+
+names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob turner", "zoe"])
+
+
+@given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
+def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
+    """However the list is sorted: who has lost is gone, and the comparisons are so many a prospect at most."""
+    asked = []
+
+    def ratio(one: str, other: str, *, score_cutoff: float) -> float:
+        asked.append((one, other))
+        score: float = load_ratio()(one, other, score_cutoff=score_cutoff)
+        return score
+
+    near = Neighbourhood(most, 90.0, ratio)
+    entries = [Entry(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
+    pairs = [pair for each in entries for pair in near.welcome(each)]
+
+    losers = [pair.loser for pair in pairs]
+    assert len(set(losers)) == len(losers)
+    assert all(pair.winner < pair.loser for pair in pairs)
+    assert len(asked) <= 2 * most * len(people)
+    assert not set(near.ids) & set(losers)
+
+
+def test_without_the_library_there_is_a_sentence() -> None:
+    """And only for who looks for likeness."""
+    script = (
+        "import sys; sys.modules['rapidfuzz.fuzz'] = None; sys.modules['rapidfuzz'] = None\n"
+        "from handlers.prospects.likeness import load_ratio\n"
+        "try: load_ratio()\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "Dead likeness needs rapidfuzz: pip install 'mayfly-jobs[prospects]'\n"

@@ -1,0 +1,318 @@
+"""Enrichment against real HTTP servers: what is asked, what is learned, and what becomes of the job otherwise."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from handlers.prospects.quota import BadQuota, limits_of, read_quota
+from mayfly import Job, enqueue, handler
+from mayfly.testing import Drained, drain
+from tests.handlers.prospects.tables import execute, insert, prospects, rows
+from tests.handlers.providers import Provider, provider
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+KEY = "s3cret-key"
+VERIFIED = {"data": {"status": "valid", "score": 97, "email": "ann@acme.example"}, "meta": {}}
+FOUND = {
+    "data": {
+        "email": "ann@acme.example", "score": 88, "position": "CTO", "company": "Acme", "phone_number": "+49 221 1",
+        "linkedin_url": "https://linkedin.example/ann", "verification": {"date": "2026-05-04", "status": "valid"},
+    }
+}  # fmt: skip
+
+
+@pytest.fixture
+def hunter(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    with provider() as given:
+        given.body = json.dumps(VERIFIED).encode()
+        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.5)
+        monkeypatch.setenv("HUNTER_URL", given.url)
+        monkeypatch.setenv("HUNTER_API_KEY", KEY)
+        yield given
+
+
+@pytest.fixture
+def scrapers(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Provider]]:
+    with provider() as one, provider() as other:
+        for each in (one, other):
+            each.body = b'{"profile": {"title": "CTO", "city": "K\\u00f6ln", "email": "no@x.example", "phone": 7}}'
+        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 0.5)
+        monkeypatch.setenv("SCRAPERS", f"{one.url}/profile {other.url}/profile")
+        yield [one, other]
+
+
+def ann(platform: str, **fields: Any) -> int:
+    [prospect_id] = insert(platform, [{"name": "Ann Miller", "company": "Acme", **fields}])
+    return prospect_id
+
+
+def enrich(prospect_id: int, advance: bool | timedelta = False) -> Drained:
+    enqueue("enrich_prospect", {"prospect": prospect_id})
+    return drain(advance=advance, raises=False)
+
+
+def error_of(drained: Drained) -> str:
+    return str(drained.runs[-1].outcome.error)
+
+
+def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
+    """The key goes in a header; the answer is kept, and a second run asks nobody. On every database."""
+    prospect = ann(platform, email="ann@acme.example")
+
+    results = [enrich(prospect).runs[-1].result for _ in range(2)]
+
+    [heard] = hunter.heard
+    assert heard.path == "/v2/email-verifier?email=ann%40acme.example"
+    assert heard.headers["X-API-KEY"] == KEY
+    assert results == [{"prospect": prospect, "learned": [], "email_status": "valid"}] * 2
+    assert prospects(platform, "email_status, email_score") == [("valid", 97)]
+    assert rows(platform, "SELECT enriched_at FROM app_prospects")[0].enriched_at is not None
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({}, "company=Acme&full_name=Ann+Miller"),
+        ({"website": "https://user:pw@acme.example:8080/about"}, "domain=acme.example&full_name=Ann+Miller"),
+        ({"website": "acme.example"}, "domain=acme.example&full_name=Ann+Miller"),
+    ],
+)
+def test_an_address_is_found(platform: str, hunter: Provider, fields: dict[str, Any], asked: str) -> None:
+    """By name and company or domain; what is known stays, the rest is learned, and one call is enough."""
+    hunter.body = json.dumps(FOUND).encode()
+    prospect = ann(platform, phone="1", **fields)
+
+    results = [enrich(prospect).runs[-1].result for _ in range(2)]
+
+    assert [each.path for each in hunter.heard] == [f"/v2/email-finder?{asked}"]
+    assert results[0]["learned"] == ["email", "title", "linkedin"]
+    assert prospects(platform, "email, email_status, email_score, title, phone, email_key") == [
+        ("ann@acme.example", "valid", 88, "CTO", "1", "ann@acme.example")
+    ]
+
+
+@SQLITE
+def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> None:
+    """After ENRICH_CACHE_DAYS."""
+    prospect = ann(platform, email="ann@acme.example")
+    enrich(prospect)
+    execute(platform, "UPDATE app_answers SET answered_at = '2020-01-01 00:00:00.000000'")
+
+    enrich(prospect)
+
+    assert len(hunter.heard) == 2
+    assert len(rows(platform, "SELECT 1 FROM app_answers")) == 1
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("status", "headers", "manner", "outcome", "reason"),
+    [
+        (401, {}, "answers", "dead", "127.0.0.1 answered 401"),
+        (400, {}, "answers", "dead", "127.0.0.1 answered 400"),
+        (500, {}, "answers", "failed", "127.0.0.1 answered 500"),
+        (403, {}, "answers", "failed", "asked too often"),
+        (202, {}, "answers", "failed", "still verifying"),
+        (200, {}, "half", "failed", "broke off"),
+        (200, {}, "garbage", "failed", "broke off"),
+        (200, {}, "silent", "failed", "ReadTimeoutError"),
+        (200, {}, "huge", "dead", "more than 1,048,576 bytes"),
+        (429, {"Retry-After": "90"}, "answers", "snoozed", ""),
+        (429, {}, "answers", "snoozed", ""),
+    ],
+)
+def test_what_goes_wrong_with_hunter(
+    platform: str, hunter: Provider, status: int, headers: dict[str, str], manner: str, outcome: str, reason: str
+) -> None:
+    """Nothing of it is kept as an answer, and the key is not shown by whoever repeats it."""
+    hunter.status, hunter.headers, hunter.manner = status, headers, manner
+    hunter.body = f"your key was {KEY}".encode()
+
+    drained = enrich(ann(platform, email="ann@acme.example"))
+
+    assert drained.outcomes == {outcome: 1}
+    assert reason in error_of(drained)
+    assert KEY not in error_of(drained)
+    assert rows(platform, "SELECT 1 FROM app_answers") == []
+
+
+@SQLITE
+@pytest.mark.parametrize("body", [b"[]", b"{}", b'{"data": []}', b"no json", b'"data"'])
+def test_an_answer_of_another_shape_is_asked_for_again(platform: str, hunter: Provider, body: bytes) -> None:
+    """It is no answer, and is not kept."""
+    hunter.body = body
+
+    assert enrich(ann(platform, email="ann@acme.example")).outcomes == {"failed": 1}
+    assert rows(platform, "SELECT 1 FROM app_answers") == []
+
+
+@SQLITE
+def test_values_that_do_not_fit_are_left_out(platform: str, hunter: Provider) -> None:
+    """What others answer is not ours: too long, of another kind, or no text that a database takes."""
+    odd = {"email": "no mail", "position": "x" * 500, "company": 7, "phone_number": "\ud800", "linkedin_url": "a\0b"}
+    hunter.body = json.dumps({"data": odd}).encode()
+
+    drained = enrich(ann(platform))
+
+    assert drained.outcomes == {"done": 1}
+    assert drained.runs[-1].result["learned"] == []
+
+
+@SQLITE
+def test_one_whose_quota_is_used_up_is_left_alone(platform: str, hunter: Provider) -> None:
+    """By everybody, until it says; no attempt is spent, and then it is asked."""
+    hunter.status, hunter.headers = 429, {"Retry-After": "90"}
+    first, second = (ann(platform, email=f"{name}@acme.example") for name in ("ann", "bob"))
+
+    outcomes = [enrich(first).outcomes, enrich(second).outcomes]
+    hunter.status = 200
+    later = drain(advance=timedelta(minutes=5))
+
+    assert outcomes == [{"snoozed": 1}, {"snoozed": 1}]
+    assert (len(hunter.heard), later.outcomes) == (3, {"done": 2})
+    assert {run.job.attempt for run in later.runs} == {1}
+
+
+@SQLITE
+def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
+    """Used up means the next window, not a failure; what is known already needs none of it."""
+    from handlers.prospects.enriching import enrich as enrich_one
+
+    @handler("few", takes=limits_of(read_quota("1/day")))
+    def few(job: Job) -> None:
+        enrich_one(job, job.payload["prospect"])
+
+    first, second = (ann(platform, email=f"{name}@acme.example") for name in ("ann", "bob"))
+    for prospect in (first, second, first):
+        enqueue("few", {"prospect": prospect})
+
+    today = drain()
+    tomorrow = drain(advance=timedelta(days=1))
+
+    assert today.outcomes == {"done": 2, "snoozed": 1}
+    assert tomorrow.outcomes == {"done": 1}
+    assert len(hunter.heard) == 2
+
+
+@SQLITE
+def test_one_who_is_not_to_be_asked_for(platform: str, hunter: Provider) -> None:
+    """451: somebody has asked them to forget him. That is an answer."""
+    hunter.status = 451
+
+    drained = enrich(ann(platform, email="ann@acme.example"))
+
+    assert drained.runs[-1].result["email_status"] == "not to be asked"
+
+
+def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
+    """One of them is asked, with what is known; its answer is kept, too. On every database."""
+    prospect = ann(platform, email="ann@acme.example", city="Bonn")
+
+    for _ in range(2):
+        enrich(prospect)
+
+    [heard] = [each for scraper in scrapers for each in scraper.heard]
+    assert json.loads(heard.body) == {"name": "Ann Miller", "company": "Acme", "email": "ann@acme.example"}
+    assert (heard.method, heard.path) == ("POST", "/profile")
+    assert prospects(platform, "title, city, phone, email") == [("CTO", "Bonn", None, "ann@acme.example")]
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("status", "manner", "body"),
+    [
+        (500, "answers", b"{}"),
+        (404, "answers", b"{}"),
+        (429, "answers", b"{}"),
+        (200, "answers", b"no json"),
+        (200, "answers", b'{"profile": 7}'),
+        (200, "answers", b"{}"),
+        (200, "half", b"{}"),
+        (200, "garbage", b"{}"),
+        (200, "silent", b""),
+        (200, "huge", b""),
+    ],
+)
+def test_a_scraper_that_fails_is_rested_and_another_asked(
+    platform: str, hunter: Provider, scrapers: list[Provider], status: int, manner: str, body: bytes
+) -> None:
+    """At once; and it is not asked again while it rests."""
+    bad, good = scrapers
+    bad.status, bad.manner, bad.body, bad.headers = status, manner, body, {"Retry-After": "600"}
+    for number in range(4):
+        prospect = ann(platform, email=f"{number}@acme.example")
+        assert enrich(prospect).outcomes == {"done": 1}
+
+    assert (len(bad.heard), len(good.heard)) == (1, 4)
+    [(name,)] = rows(platform, "SELECT provider FROM app_rests")
+    assert name.startswith("scraper:127.0.0.1:")
+
+
+@SQLITE
+def test_where_no_scraper_answers_what_hunter_said_is_kept(
+    platform: str, hunter: Provider, scrapers: list[Provider]
+) -> None:
+    """The job is tried again; while all rest it waits, and Hunter is not asked a second time."""
+    for each in scrapers:
+        each.status = 500
+    prospect = ann(platform, email="ann@acme.example")
+
+    first = enrich(prospect)
+    second = drain(advance=timedelta(minutes=1), raises=False)
+    for each in scrapers:
+        each.status = 200
+    last = drain(advance=timedelta(minutes=15), raises=False)
+
+    assert (first.outcomes, second.outcomes, last.outcomes) == ({"failed": 1}, {"snoozed": 1}, {"done": 1})
+    assert "no scraper has answered: 127.0.0.1 answered 500" in error_of(first)
+    assert prospects(platform, "email_status, title") == [("valid", "CTO")]
+    assert len(hunter.heard) == 1
+
+
+def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
+    """And is kept as one."""
+    for each in scrapers:
+        each.body = b'{"profile": null}'
+    prospect = ann(platform, email="ann@acme.example")
+
+    outcomes = [enrich(prospect).outcomes for _ in range(2)]
+
+    assert outcomes == [{"done": 1}] * 2
+    assert sum(len(each.heard) for each in scrapers) == 1
+
+
+def test_one_who_was_merged_is_enriched_as_who_he_is_now(platform: str, hunter: Provider) -> None:
+    """What is learned belongs to the winner. On every database."""
+    winner, loser = (ann(platform, email=mail) for mail in ("ann@acme.example", "ANN@acme.example"))
+    enqueue("dedup_prospects")
+    drain()
+
+    drained = enrich(loser)
+
+    assert drained.runs[-1].result["prospect"] == winner
+    assert prospects(platform, "id, email_status", "1 = 1") == [(winner, "valid"), (loser, None)]
+
+
+@SQLITE
+def test_who_is_nobody_or_unknown(platform: str, hunter: Provider) -> None:
+    """One that is not there is final; of one with too little to ask by nothing is asked."""
+    assert "there is no prospect 99" in error_of(enrich(99))
+    [only_a_name] = insert(platform, [{"name": "Ann"}])
+    assert enrich(only_a_name).outcomes == {"done": 1}
+    assert hunter.heard == []
+
+
+@SQLITE
+def test_without_a_key_nobody_is_asked(platform: str) -> None:
+    """The integration is off."""
+    assert enrich(ann(platform)).outcomes == {"cancelled": 1}
+
+
+@pytest.mark.parametrize("text", ["", "50", "0/day", "5/year", "x/day", "5/second", "5 / day"])
+def test_a_quota_that_cannot_be_read_is_a_sentence(text: str) -> None:
+    """As all settings."""
+    with pytest.raises(BadQuota, match="HUNTER_QUOTA must look like 500/month"):
+        read_quota(text)
