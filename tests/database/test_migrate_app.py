@@ -17,6 +17,11 @@ NEWEST = "0005"
 OURS = {
     "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
     "app_subscriptions", "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health",
+NEWEST = "0007"
+OURS = {
+    "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
+    "app_llm_traces", "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges",
+    "app_search_tables", "app_search_pointer",
     "app_handlers_version",
 NEWEST = "0006"
 OURS = {
