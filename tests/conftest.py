@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 
+import handlers.ai
 import handlers.care
 import handlers.mail
-import handlers.outreach
 import handlers.notify
+import handlers.outreach
 import handlers.prospects
-import handlers.samples  # noqa: F401 - declared before any test hides what is declared: a module is imported once
-import handlers.ai
-import handlers.mail
 import handlers.samples
 import handlers.search  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases

@@ -19,8 +19,8 @@ def test_the_platforms_tables_are_made_when_asked_for(embedded: Installation) ->
     """And that they are there already is said the second time."""
     first, second = embedded.run("mayfly", "migrate", "--app"), embedded.run("mayfly", "migrate", "--app")
 
-    assert first.stdout == "Migrated the tables of handlers from nothing to version 0002.\n", first.stderr
-    assert second.stdout == "The tables of handlers are up to date (version 0002).\n"
+    assert first.stdout == "Migrated the tables of handlers from nothing to version 0007.\n", first.stderr
+    assert second.stdout == "The tables of handlers are up to date (version 0007).\n"
 
 
 def test_a_runner_loads_no_library_that_its_jobs_do_not_ask_for(embedded: Installation) -> None:

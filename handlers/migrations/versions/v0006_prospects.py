@@ -6,7 +6,7 @@ from mayfly.migrations.portable import create_index, create_table
 from mayfly.migrations.types import Id, LongText, UtcDateTime
 
 revision = "0006"
-down_revision = "0002"
+down_revision = "0005"
 branch_labels = None
 depends_on = None
 

@@ -1,0 +1,87 @@
+"""The directory that the demo lives in: settings, database, logs, and what came of the work."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+
+from mayfly.engine import Database
+
+MARK = ".mayfly-demo"
+CRON_DIRECTORY = Path("cron.d/schedule.d")
+STORES = ("mail", "invoices", "archives", "imports")
+
+
+class Home:
+    def __init__(self, directory: Path, checkout: Path, url: str | None) -> None:
+        self.path = directory
+        self._checkout = checkout
+        self.url = url or f"sqlite:///{directory}/mayfly.db"
+        self.mail, self.invoices, self.archives, self.imports = (directory / name for name in STORES)
+
+    def empty(self) -> None:
+        """Only one that an earlier demo has made: whoever mistypes --home loses nothing."""
+        if self.path.exists() and any(self.path.iterdir()) and not (self.path / MARK).exists():
+            raise click.ClickException(f"{self.path} holds something else: name an empty directory with --home.")
+        shutil.rmtree(self.path, ignore_errors=True)
+        for name in (*STORES, "logs", CRON_DIRECTORY):
+            (self.path / name).mkdir(parents=True)
+        (self.path / MARK).touch()
+
+    def furnish(self, mail_port: int, http_port: int) -> None:
+        """Configured as the platform is, but for who is called."""
+        shutil.copy(self._checkout / "handlers/mayfly.toml", self.path / "mayfly.toml")
+        shutil.copy(self._checkout / "handlers/schedule", self.path / CRON_DIRECTORY / "platform")
+        settings = {"DATABASE_URL": self.url, **self._places(), **_integrations(mail_port, http_port)}
+        env = self.path / ".env"
+        env.touch(mode=0o600)
+        env.write_text("".join(f"{name}='{value}'\n" for name, value in settings.items()))
+        os.environ["MAYFLY_HOME"] = str(self.path)
+        self.run("mayfly", "migrate")
+        self.run("mayfly", "migrate", "--app")
+
+    def _places(self) -> dict[str, str]:
+        return {
+            "LINGER": "55",
+            "MAIL_ATTACHMENTS": str(self.invoices),
+            "BOARD_ARCHIVES": str(self.archives),
+            "IMPORT_FILES": str(self.imports),
+            "LOG_FILES_DIR": str(self.path / "logs"),
+        }
+
+    def run(self, *arguments: str) -> None:
+        result = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=False)  # noqa: S603 - our own
+        if result.returncode != 0:
+            raise click.ClickException(f"{' '.join(arguments)} failed: {result.stderr.strip()}")
+
+    def start_cycle(self) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen([sys.executable, "-m", "dispatcher"])
+
+    def open(self) -> Database:
+        return Database(self.url)
+
+
+def _integrations(mail_port: int, http_port: int) -> dict[str, str]:
+    """Keys that open nothing, for stand-ins that ask for none."""
+    accounts = [
+        f"smtp://127.0.0.1:{mail_port}?from={name}@garden.example&tls=none&daily=100000&at_once=3"
+        for name in ("hello", "news")
+    ]
+    outside = f"http://127.0.0.1:{http_port}"
+    return {
+        "SMTP_ACCOUNTS": " ".join(accounts),
+        "UNSUBSCRIBE_URL": "https://garden.example/leave/{token}",
+        "UNSUBSCRIBE_SECRET": "only-for-the-demo-only-for-the-demo",
+        "INVOICE_SELLER": r"Garden Platform\nGreen Lane 1\n04103 Leipzig",
+        "MASTODON_TOKEN": "demo",
+        "HOOK_SECRET": "whsec_ZGVtby1kZW1vLWRlbW8tZGVtby1kZW1v",
+        "PUSH_PRIVATE_HOSTS": "127.0.0.1",
+        "HUNTER_URL": f"{outside}/hunter",
+        "HUNTER_API_KEY": "demo",
+        "SCRAPERS": f"{outside}/scraper-1 {outside}/scraper-2",
+        "OPENAI_URL": f"{outside}/model/v1",
+        "OPENAI_API_KEY": "demo",
+    }
