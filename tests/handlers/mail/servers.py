@@ -1,5 +1,6 @@
 """Real SMTP servers on this machine: with TLS and AUTH, grey lists and refusals, and with cables that are cut."""
 
+import asyncio
 import ssl
 import subprocess
 from collections import Counter, defaultdict
@@ -10,13 +11,13 @@ from email.message import EmailMessage
 from email.parser import BytesParser
 from email.policy import default
 from pathlib import Path
+from queue import Queue
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
-from time import sleep
+from threading import Event, Thread
 from typing import Any
 
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import AuthResult, LoginPassword
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from tests.receivers import free_port
 
@@ -39,6 +40,16 @@ def make_certificate(directory: Path) -> Certificate:
 
 
 @dataclass
+class Stop:
+    """The server stands still in one dialogue, until the test says that it goes on."""
+
+    moment: str
+    client_port: int
+    recipient: str | None
+    is_over: Event = field(default_factory=Event)
+
+
+@dataclass
 class Post:
     """What came in, and how it is answered: lists of answers by recipient are used up, then all is well."""
 
@@ -46,7 +57,9 @@ class Post:
     at_rcpt: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     at_data: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     hangs_up_on: set[str] = field(default_factory=set)  # after it has taken the message, without an answer
-    takes_seconds: float = 0.0
+    # EHLO, MAIL, RCPT, DATA (asked for), taken, QUIT: one after the other, in the next dialogue that gets there.
+    stop_at: list[str] = field(default_factory=list)
+    stops: "Queue[Stop]" = field(default_factory=Queue)
     logins: list[bool] = field(default_factory=list)
     taken: list[tuple[str, EmailMessage]] = field(default_factory=list)
 
@@ -54,22 +67,47 @@ class Post:
     def counts(self) -> Counter[str]:
         return Counter(recipient for recipient, _ in self.taken)
 
-    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
-        self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any
+    async def reach(self, moment: str, session: Any, recipient: str | None = None) -> None:
+        if self.stop_at[:1] == [moment]:
+            stop = Stop(self.stop_at.pop(0), session.peer[1], recipient)
+            self.stops.put(stop)
+            await asyncio.to_thread(stop.is_over.wait, 30)
+
+    async def handle_EHLO(  # noqa: N802 - aiosmtpd's name, as below
+        self, _server: Any, session: Any, _envelope: Any, hostname: str, responses: list[str]
+    ) -> list[str]:
+        session.host_name, session.taken_for = hostname, None
+        await self.reach("EHLO", session)
+        return responses
+
+    async def handle_MAIL(self, _server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:  # noqa: N802
+        envelope.mail_from = address
+        envelope.mail_options.extend(options)
+        await self.reach("MAIL", session)
+        return "250 OK"
+
+    async def handle_QUIT(self, _server: Any, session: Any, _envelope: Any) -> str:  # noqa: N802
+        await self.reach("QUIT", session, session.taken_for)
+        return "221 Bye"
+
+    async def handle_RCPT(  # noqa: N802
+        self, _server: Any, session: Any, envelope: Any, address: str, _options: Any
     ) -> str:
+        await self.reach("RCPT", session, address)
         if self.at_rcpt[address]:
             return self.at_rcpt[address].pop(0)
         envelope.rcpt_tos.append(address)
         return "250 OK"
 
-    async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802
         [recipient] = envelope.rcpt_tos
         if self.at_data[recipient]:
             return self.at_data[recipient].pop(0)
-        sleep(self.takes_seconds)
         message = BytesParser(policy=default).parsebytes(envelope.content)
         assert isinstance(message, EmailMessage)
         self.taken.append((recipient, message))
+        session.taken_for = recipient  # since the envelope is thrown away with the answer
+        await self.reach("taken", session, recipient)
         if recipient in self.hangs_up_on:
             server.transport.abort()
         return "250 taken"
@@ -79,6 +117,20 @@ class Post:
         right = (given.login, given.password) == (USER.encode(), PASSWORD.encode())
         self.logins.append(right)
         return AuthResult(success=right, handled=False)
+
+
+class _Server(SMTP):
+    """Stands still where somebody asks to send the message, too; aiosmtpd calls nobody there."""
+
+    async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
+        recipients = self.envelope.rcpt_tos if self.envelope is not None else []
+        await self.event_handler.reach("DATA", self.session, next(iter(recipients), None))
+        await super().smtp_DATA(arg)
+
+
+class _Controller(Controller):
+    def factory(self) -> SMTP:
+        return _Server(self.handler, **self.SMTP_kwargs)
 
 
 @contextmanager
@@ -95,7 +147,7 @@ def post_office(certificate: Certificate | None, *, tls: str = "none") -> Iterat
             options |= {"ssl_context": context, "auth_require_tls": False}
         else:
             options |= {"tls_context": context, "require_starttls": True, "auth_required": True}
-    controller = Controller(post, hostname="127.0.0.1", port=post.port, **options)
+    controller = _Controller(post, hostname="127.0.0.1", port=post.port, **options)
     controller.start()
     try:
         yield post
