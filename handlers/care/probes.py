@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
-from urllib.parse import urlsplit
 
 from handlers.care.findings import RED, Finding, Thresholds, read_thresholds
 from handlers.mail.accounts import Account, read_accounts
@@ -14,7 +13,7 @@ from mayfly import Dead, Retry, setting
 Probes = dict[str, Callable[[], Finding]]
 
 # The settings whose URLs are called, where they are set; HEALTH_PROVIDERS names others.
-PROVIDERS = "OPENAI_BASE_URL HUNTER_BASE_URL"
+PROVIDERS = "OPENAI_URL HUNTER_URL SCRAPERS"
 SERVER_ERRORS = 500
 
 
@@ -65,10 +64,13 @@ def _probe_account(what: str, account: Account, thresholds: Thresholds) -> Findi
 def provider_probes() -> Probes:
     """Whoever answers is there, be it with a refusal: we show no key."""
     thresholds = _answer_thresholds()
-    names = setting("HEALTH_PROVIDERS", PROVIDERS).split()
-    urls = {(name, url) for name in names for url in setting(name, "").split()}
-    labels = {f"provider {urlsplit(url).hostname} ({name})": url for name, url in sorted(urls)}
-    return {what: partial(_probe_provider, what, url, thresholds) for what, url in labels.items()}
+    probes: Probes = {}
+    for name in setting("HEALTH_PROVIDERS", PROVIDERS).split():
+        urls = setting(name, "").split()
+        for place, url in enumerate(urls, 1):
+            what = f"provider {name} {place}" if len(urls) > 1 else f"provider {name}"
+            probes[what] = partial(_probe_provider, what, url, thresholds)
+    return probes
 
 
 def _probe_provider(what: str, url: str, thresholds: Thresholds) -> Finding:
@@ -79,11 +81,12 @@ def _probe_provider(what: str, url: str, thresholds: Thresholds) -> Finding:
         seconds = thresholds.red
         outside = Outside(url, connect_seconds=seconds, answer_seconds=seconds)
         answer = outside.call("GET", expected=range(100, 600))
+    except ValueError:
+        return Finding(what, RED, "is no URL")
     except (Dead, Retry) as error:
         return Finding(what, RED, str(error))
-    if answer.status >= SERVER_ERRORS:
-        return Finding(what, RED, f"answered {answer.status}")
-    return _timed(what, f"answered {answer.status}", begun, thresholds)
+    text = f"{answer.who} answered {answer.status}"
+    return Finding(what, RED, text) if answer.status >= SERVER_ERRORS else _timed(what, text, begun, thresholds)
 
 
 def _answer_thresholds() -> Thresholds:

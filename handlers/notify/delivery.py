@@ -45,7 +45,8 @@ def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], 
     try:
         from handlers.notify import webpush  # cryptography, for runners that tell a browser
     except ModuleNotFoundError as error:
-        raise Dead(f"web push needs {error.name}: pip install 'mayfly-jobs[push]'") from None
+        missing = (error.name or "").partition(".")[0]
+        raise Dead(f"web push needs {missing}: pip install 'mayfly-jobs[push]'") from None
     return webpush.write
 
 

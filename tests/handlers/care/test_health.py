@@ -40,7 +40,7 @@ def healthy(platform: str, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatc
 @pytest.fixture
 def vendor(healthy: pytest.MonkeyPatch) -> Iterator[Provider]:
     with provider() as given:
-        healthy.setenv("OPENAI_BASE_URL", given.url)
+        healthy.setenv("OPENAI_URL", given.url)
         yield given
 
 
@@ -176,8 +176,8 @@ def test_providers_are_there_if_they_answer(
 
     run = look(only=["providers"])
 
-    assert found(platform)["provider 127.0.0.1 (OPENAI_BASE_URL)"][0] == health
-    assert text in found(platform)["provider 127.0.0.1 (OPENAI_BASE_URL)"][1]
+    assert found(platform)["provider OPENAI_URL"][0] == health
+    assert text in found(platform)["provider OPENAI_URL"][1]
     assert run.kind == ("dead" if health == "red" else "done")
     assert [each.headers["Authorization"] for each in vendor.heard] == [None]
 
@@ -188,12 +188,13 @@ def test_providers_that_others_name_are_looked_at(healthy: pytest.MonkeyPatch, p
     with ExitStack() as stack:
         first, second = (stack.enter_context(provider()) for _ in range(2))
         healthy.setenv("HEALTH_PROVIDERS", "SCRAPERS NOT_SET")
-        healthy.setenv("SCRAPERS", f"{first.url}/?key=s3cret {second.url.replace('127.0.0.1', 'localhost')}")
+        healthy.setenv("SCRAPERS", f"{first.url}/?key=s3cret {second.url} http://[")
 
         run = look(only=["providers"])
 
-    assert run.result == {"worst": "green"}
-    assert set(found(platform)) == {"provider 127.0.0.1 (SCRAPERS)", "provider localhost (SCRAPERS)"}
+    healths = {what: health for what, (health, _) in found(platform).items()}
+    assert run.reason == "red: provider SCRAPERS 3: is no URL"
+    assert healths == {"provider SCRAPERS 1": "green", "provider SCRAPERS 2": "green", "provider SCRAPERS 3": "red"}
     assert "s3cret" not in str(found(platform))
 
 
