@@ -20,6 +20,11 @@ SETTLE = (
 )
 
 
+def may_resend(job: Job, usual: str) -> bool:
+    """Whether what was handed over, with an answer that nobody knows, is tried again."""
+    return (getattr(job, "on_doubt", None) or usual) == "resend"
+
+
 class Entry(NamedTuple):
     """What is known of an effect."""
 

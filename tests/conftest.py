@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import handlers.boards
 import handlers.mail
 import handlers.samples  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases

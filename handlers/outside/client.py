@@ -20,6 +20,10 @@ ANSWER_LIMIT = 1 << 20  # bytes
 CHUNK = 64 << 10
 
 
+class TooMuch(Dead):
+    """More than anybody wants to hold. Unlike after a refusal, what was asked for may have happened."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came back, and was well: any other status has ended the handler."""
@@ -112,7 +116,7 @@ class Outside:
         while chunk := response.read1(CHUNK, decode_content=True):
             content += chunk
             if len(content) > self._answer_limit:
-                raise Dead(f"{self.who} answered with more than {self._answer_limit:,} bytes")
+                raise TooMuch(f"{self.who} answered with more than {self._answer_limit:,} bytes")
             if time.monotonic() > ends_at:
                 raise Retry(f"{self.who} took more than {self._answer_seconds:g} s to answer")
         return bytes(content)

@@ -35,7 +35,9 @@ AnyConnection = Connection | ForeignConnection
 
 
 def open_connection(given: Any) -> AnyConnection:
-    """A SQLAlchemy Connection or Session, or a raw driver connection, as something to execute on."""
+    """A SQLAlchemy Connection or Session, a raw driver connection, or what job.write gives: to execute on."""
+    if isinstance(given, Connection):
+        return given
     dialect = dialect_of_driver(given)
     if dialect is not None:
         return Connection(given, dialect)

@@ -9,10 +9,10 @@ from sqlalchemy.pool import NullPool
 from mayfly.errors import AppSchemaUnknown
 from mayfly.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
 
-NEWEST = "0002"
+NEWEST = "0004"
 OURS = {
     "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
-    "app_handlers_version",
+    "app_digests", "app_invoice_years", "app_invoices", "app_handlers_version",
 }  # fmt: skip
 
 
