@@ -14,6 +14,7 @@ import pytest
 
 import handlers.ai
 import handlers.care
+import handlers.boards
 import handlers.mail
 import handlers.notify
 import handlers.outreach

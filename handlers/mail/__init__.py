@@ -1,7 +1,7 @@
 """Mail: one message a job, from a pool of accounts, and nobody gets it twice without being asked for."""
 
 from handlers.mail.accounts import limits_of, read_accounts
-from handlers.mail.payloads import Mail
+from handlers.mail.payloads import Digest, Invoice, Mail
 from mayfly import Job, handler, setting
 
 __handlers__ = ()  # all are here; what they need is imported by who sends
@@ -21,3 +21,18 @@ def send_email(job: Job, mail: Mail) -> dict[str, str]:
     from handlers.mail.delivery import deliver  # smtplib and email, for runners that send
 
     return deliver(job, mail, ACCOUNTS)
+
+
+@handler("send_digest", lane="send_digest")
+def send_digest(job: Job, digest: Digest) -> dict[str, int]:
+    """Of one person, or of all that have news: as jobs of their own."""
+    from handlers.mail.digest import send_all, send_one
+
+    return send_all(job) if digest.person is None else send_one(job, digest.person)
+
+
+@handler("send_invoice", lane="send_email", timeout=40, requires=("INVOICE_SELLER", "MAIL_ATTACHMENTS"))
+def send_invoice(job: Job, invoice: Invoice) -> dict[str, str]:
+    from handlers.mail.invoice import send  # reportlab, for runners that print
+
+    return send(job, invoice)

@@ -1,8 +1,18 @@
 """What a mail is made of, checked when it is enqueued: nothing in here can end a header and begin another."""
 
-from typing import Annotated, Any, Self
+import re
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # all of ASCII that is seen, but for the < > around it
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
@@ -17,6 +27,11 @@ def one_line(text: str) -> str:
 Line = Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)]
 Address = Annotated[str, StringConstraints(pattern=ADDRESS, max_length=190)]
 Link = Annotated[str, StringConstraints(pattern=LINK, max_length=500)]
+
+
+def is_address(text: str) -> bool:
+    """Whether a mail can be sent there, for what comes from a table."""
+    return re.fullmatch(ADDRESS, text) is not None
 
 
 class Attachment(BaseModel):
@@ -52,3 +67,55 @@ class Mail(BaseModel):
         if self.letter is not None and (self.text, self.html) != (None, None):
             raise ValueError("has its text and html from its letter")
         return self
+
+class Digest(BaseModel):
+    """Of one person, or, where nobody is named, of all for whom there is news."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    person: Annotated[int, Field(strict=True, ge=1, lt=1 << 63)] | None = None
+
+
+def exact(value: object) -> object:
+    """JSON's 0.1 is no tenth once it was read: amounts are written as texts."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise ValueError('must be a text such as "19.99", or a whole number')  # noqa: TRY004 - pydantic wants this one
+    return value
+
+
+ShortLine = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
+Currency = Literal["CHF", "CZK", "DKK", "EUR", "GBP", "NOK", "PLN", "RON", "SEK", "USD"]  # all have hundredths
+Exact = Annotated[Decimal, BeforeValidator(exact)]
+
+
+class Customer(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    name: ShortLine
+    email: Address
+    address: Annotated[list[ShortLine], Field(min_length=1, max_length=6)]
+    vat_id: ShortLine | None = None
+
+
+class Item(BaseModel):
+    """A discount has a price below 0."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(one_line)]
+    quantity: Annotated[Exact, Field(gt=0, max_digits=10, decimal_places=4)] = Decimal(1)
+    price: Annotated[Exact, Field(max_digits=12, decimal_places=4)]
+    vat: Annotated[Exact, Field(ge=0, le=100, max_digits=5, decimal_places=2)]
+
+
+class Invoice(BaseModel):
+    """What is printed, but for the number, the date and who sends it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    reference: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
+    customer: Customer
+    items: Annotated[list[Item], Field(min_length=1, max_length=200)]
+    currency: Currency = "EUR"
+    due_days: Annotated[int, Field(strict=True, ge=0, le=365)] = 14
+    note: Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)] | None = None

@@ -49,3 +49,24 @@ def test_inside_a_transaction_it_would_not_be_at_once() -> None:
 
     with pytest.raises(WriteInTransaction):
         drain()
+
+
+def test_a_job_can_be_part_of_it(database: Database) -> None:
+    """It is there with the rest, before the handler ends, or not at all."""
+
+    @handler("write", max_attempts=1)
+    def write(job: Job) -> None:
+        job.write(lambda connection: enqueue("child", connection=connection))
+        job.write(_enqueue_and_fail)
+
+    def _enqueue_and_fail(connection: object) -> None:
+        enqueue("other", connection=connection)
+        raise ConnectionError("away")
+
+    @handler("child")
+    def child(_job: Job) -> None: ...
+
+    enqueue("write")
+    drained = drain(raises=False)
+
+    assert [(run.job.type, run.kind) for run in drained.runs] == [("write", "dead"), ("child", "done")]

@@ -8,6 +8,7 @@ from mayfly.migrations import migrate
 from mayfly.migrations.apps import app_tables, migrate_app
 from mayfly.testing import using_database
 from tests.databases import Databases
+from tests.handlers.community import Community
 
 
 def migrate_all(url: str) -> None:
@@ -29,3 +30,11 @@ def platform(platform_url: str) -> Iterator[str]:
     """The same, where this process enqueues and drains."""
     with using_database(platform_url):
         yield platform_url
+
+
+@pytest.fixture
+def community(platform: str) -> Iterator[Community]:
+    """Nobody is there yet."""
+    made = Community(platform)
+    yield made
+    made.database.close()

@@ -1,0 +1,48 @@
+"""Where a post goes besides its board, and the credential for it: by the name of a setting, never in a table."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit, urlunsplit
+
+from handlers.boards.tables import PostRow
+from handlers.outside import Answer, Outside
+from mayfly import Cancel, Dead, setting
+
+# Whoever may add a channel could otherwise name any setting, and have it sent to an address of his own.
+CREDENTIAL = r"CHANNEL_[A-Z0-9_]{1,56}"
+URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?][!-~]*)?"
+ANSWER_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Channel:
+    kind: str
+    url: str
+    secret: str = field(repr=False)
+
+    @property
+    def who(self) -> str:
+        """Its host alone: the path of a webhook is as good as a password."""
+        return urlsplit(self.url).hostname or ""
+
+    def post(self, below: str, body: bytes, headers: dict[str, str]) -> Answer:
+        """To its URL, or to a path below it."""
+        parts = urlsplit(self.url)
+        path = f"{parts.path.rstrip('/')}{below}" if below else urlunsplit(("", "", parts.path, parts.query, ""))
+        outside = Outside(f"{parts.scheme}://{parts.netloc}", answer_seconds=ANSWER_SECONDS)
+        return outside.call("POST", path, body, {"Content-Type": "application/json", **headers})
+
+
+def channel_of(post: PostRow) -> Channel:
+    if post.kind is None or post.url is None or post.credential is None:
+        raise Dead(f"there is no channel {post.channel_id}")
+    if not re.fullmatch(URL, post.url):
+        raise Dead(f"channel {post.channel_id} has no URL that begins with http:// or https:// and names a host")
+    if not re.fullmatch(CREDENTIAL, post.credential):
+        raise Dead("the credential of a channel is the name of a setting that begins with CHANNEL_")
+    secret = setting(post.credential, "")
+    if not secret:
+        raise Cancel(f"integration not configured: {post.credential}")
+    if not (secret.isascii() and secret.isprintable()):  # a header refuses it, with the secret in its words
+        raise Dead(f"{post.credential} must be one line of ASCII")
+    return Channel(post.kind, post.url, secret)

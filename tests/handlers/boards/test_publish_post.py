@@ -1,0 +1,344 @@
+"""Posts by real servers: what arrives, and what becomes of the job and the post when something is in the way."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from standardwebhooks import Webhook
+
+from handlers.boards import channel
+from handlers.boards.payloads import Board, Post
+from handlers.boards.tables import PUBLISHED
+from mayfly import enqueue
+from mayfly.testing import Drained, drain, run_inline
+from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.providers import Provider, provider
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@pytest.fixture
+def server() -> Iterator[Provider]:
+    with provider() as given:
+        given.body = b'{"id": "1142"}'
+        yield given
+
+
+@pytest.fixture(autouse=True)
+def token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHANNEL_TEST", "t0ken")
+    monkeypatch.setattr(channel, "ANSWER_SECONDS", 0.3)  # as long as a test should wait for silence
+
+
+def on_mastodon(community: Community, server: Provider, post_id: int = 1, **columns: Any) -> int:
+    community.board()
+    return community.post(post_id, channel_id=community.channel("mastodon", server.url), **columns)
+
+
+def publish(post_id: int = 1) -> Drained:
+    enqueue("publish_post", {"post": post_id}, max_attempts=3)
+    return drain(advance=True, raises=False)
+
+
+def state_of(community: Community, post_id: int = 1) -> tuple[Any, ...]:
+    return community.rows("SELECT state, remote_id FROM app_posts WHERE id = :id", id=post_id)[0]
+
+
+def reason(drained: Drained) -> str:
+    return str(drained.runs[-1].reason)
+
+
+def test_a_post_becomes_a_status_once(community: Community, server: Provider) -> None:
+    """Whoever asks again is told the same id, and the server is not asked. On every database."""
+    on_mastodon(community, server)
+
+    first, again = publish(), publish()
+
+    [heard] = server.heard
+    assert (heard.method, heard.path, json.loads(heard.body)) == ("POST", "/api/v1/statuses", {"status": "Post 1"})
+    assert (heard.headers["Authorization"], len(heard.headers["Idempotency-Key"])) == ("Bearer t0ken", 45)
+    assert [each.runs[0].result for each in (first, again)] == [{"remote_id": "1142"}] * 2
+    assert state_of(community) == ("published", "1142")
+    assert community.rows("SELECT published_at IS NULL FROM app_posts") == [(0,)]
+
+
+def test_a_webhook_is_signed(community: Community, server: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rules that the receiver's library checks, at the very address that was given. On every database."""
+    monkeypatch.setenv("CHANNEL_TEST", SECRET)
+    community.board()
+    community.post(1, body="Grüße", channel_id=community.channel("webhook", f"{server.url}/hook/?a=b"))
+
+    drained = publish()
+
+    [heard] = server.heard
+    told = Webhook(SECRET).verify(heard.body, dict(heard.headers.items()))
+    assert (heard.path, told["type"], told["data"]["body"]) == ("/hook/?a=b", "post.published", "Grüße")
+    assert drained.runs[0].result == {"remote_id": heard.headers["webhook-id"]}
+    assert state_of(community) == ("published", heard.headers["webhook-id"])
+
+
+@SQLITE
+def test_a_post_without_a_channel_is_published_on_its_board(community: Community) -> None:
+    """Nobody else is asked."""
+    community.board()
+    community.post(1)
+
+    drained = publish()
+
+    assert (drained.outcomes, state_of(community)) == ({"done": 1}, ("published", None))
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("columns", "became", "why"),
+    [
+        ({"state": "withdrawn"}, "cancelled", "post 1 is not scheduled, but withdrawn"),
+        ({"state": "draft"}, "cancelled", "post 1 is not scheduled, but draft"),
+        ({"board_id": 8}, "cancelled", "the board of post 1 is gone"),
+        ({"board_id": 9}, "cancelled", "the board of post 1 is closed"),
+        ({"channel_id": 99}, "dead", "there is no channel 99"),
+        ({"channel_id": 4}, "cancelled", "integration not configured: CHANNEL_NONE"),
+        ({"channel_id": 5}, "dead", "the credential of a channel is the name of a setting that begins with CHANNEL_"),
+        ({"channel_id": 6}, "dead", "channel 6 has no URL that begins with http:// or https:// and names a host"),
+        ({"id": 2}, "cancelled", "there is no post 1"),
+    ],
+)
+def test_what_is_not_to_be_published_is_not(
+    community: Community, server: Provider, columns: dict[str, Any], became: str, why: str
+) -> None:
+    """Much may have happened since it was scheduled; and no other setting than a channel's is ever sent."""
+    community.board(9, state="closed", closed_at=LONG_AGO)
+    community.channel("mastodon", server.url, "CHANNEL_NONE", 4)
+    community.channel("mastodon", server.url, "DATABASE_URL", 5)
+    community.channel("mastodon", "http://[", "CHANNEL_TEST", 6)
+    on_mastodon(community, server)
+    sets = ", ".join(f"{name} = :{name}" for name in columns)
+    community.execute(f"UPDATE app_posts SET {sets}", **columns)
+
+    drained = publish()
+
+    assert (drained.outcomes, reason(drained), server.heard) == ({became: 1}, why, [])
+
+
+@SQLITE
+def test_a_post_that_was_put_off_waits(community: Community, server: Provider) -> None:
+    """For its new time, and no attempt is spent."""
+    on_mastodon(community, server, publish_at=community.now() + timedelta(hours=2))
+
+    drained = publish()
+
+    assert drained.outcomes == {"snoozed": 1, "done": 1}
+    assert state_of(community) == ("published", "1142")
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("status", "headers", "outcomes"),
+    [
+        (401, {}, {"dead": 1}),
+        (404, {}, {"dead": 1}),
+        (429, {"Retry-After": "30"}, {"snoozed": 3}),
+        (500, {}, {"failed": 2, "dead": 1}),
+    ],
+)
+def test_answers_that_are_no(
+    community: Community, server: Provider, status: int, headers: dict[str, str], outcomes: dict[str, int]
+) -> None:
+    """The post is still scheduled; once the server is well again the same job publishes it."""
+    on_mastodon(community, server)
+    server.status, server.headers, server.body = status, headers, b"no: t0ken"
+    enqueue("publish_post", {"post": 1}, max_attempts=3)
+
+    refused = drain(advance=timedelta(seconds=75), raises=False)
+    known = community.rows("SELECT state FROM app_effects")
+    server.status, server.body = 200, b'{"id": "1142"}'
+    publish()
+
+    assert refused.outcomes == outcomes
+    assert known == [("handed over" if status == 500 else "open",)]
+    assert state_of(community) == ("published", "1142")
+    assert len({each.headers["Idempotency-Key"] for each in server.heard}) == 1
+
+
+@SQLITE
+@pytest.mark.parametrize("manner", ["half", "garbage", "silent", "odd"])
+def test_answers_that_nobody_understands_are_asked_for_again(
+    community: Community, server: Provider, manner: str
+) -> None:
+    """With the same key, by which the server knows what it has got already."""
+    on_mastodon(community, server)
+    server.manner, server.body = ("answers", b'["1142"]') if manner == "odd" else (manner, b'{"id": "1142"}')
+    enqueue("publish_post", {"post": 1}, max_attempts=3)
+
+    failed = drain(raises=False)
+    server.manner, server.body = "answers", b'{"id": "1142"}'
+    mended = drain(advance=True, raises=False)
+
+    assert (failed.outcomes, mended.outcomes) == ({"failed": 1}, {"done": 1})
+    assert state_of(community) == ("published", "1142")
+    assert [len(server.heard), len({each.headers["Idempotency-Key"] for each in server.heard})] == [2, 1]
+
+
+@SQLITE
+def test_an_answer_without_end_is_final_and_held(community: Community, server: Provider) -> None:
+    """Who answers with 50 MB has perhaps published it: it is not forgotten that nobody knows."""
+    on_mastodon(community, server)
+    server.manner = "huge"
+
+    drained = publish()
+
+    assert drained.outcomes == {"dead": 1}
+    assert community.rows("SELECT state FROM app_effects") == [("handed over",)]
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("kind", "secret"),
+    [("webhook", "whsec_§§"), ("webhook", "YWJj!YWJj"), ("webhook", "YQ="), ("mastodon", "t0\nken")],
+)
+def test_a_secret_that_cannot_be_used_is_not_shown(
+    community: Community, server: Provider, monkeypatch: pytest.MonkeyPatch, kind: str, secret: str
+) -> None:
+    """Neither sent, nor in the words of whoever refuses it."""
+    monkeypatch.setenv("CHANNEL_TEST", secret)
+    community.board()
+    community.post(1, channel_id=community.channel(kind, server.url))
+
+    drained = publish()
+
+    assert (drained.outcomes, server.heard) == ({"dead": 1}, [])
+    assert secret not in reason(drained)
+
+
+def leave_in_doubt(community: Community, server: Provider, age: timedelta) -> None:
+    """As a runner leaves it that was killed while it waited for the answer."""
+    on_mastodon(community, server)
+    at = community.now() - age
+    row = {"effect_key": "post:1", "kind": "post", "state": "handed over", "job_id": 99, "claims": 1,
+           "provider": "127.0.0.1", "changed_at": at}  # fmt: skip
+    community.insert("app_effects", **row)
+
+
+def test_doubt_is_resolved_by_the_key(community: Community, server: Provider) -> None:
+    """Asked again, the server knows the status that it has already made. On every database."""
+    leave_in_doubt(community, server, timedelta(minutes=3))
+
+    drained = publish()
+
+    assert (drained.outcomes, state_of(community)) == ({"done": 1}, ("published", "1142"))
+
+
+@SQLITE
+def test_doubt_that_has_outlived_the_key_is_held(community: Community, server: Provider) -> None:
+    """Mastodon keeps a key for an hour: to ask again after that could publish it twice."""
+    leave_in_doubt(community, server, timedelta(hours=2))
+
+    drained = publish()
+
+    assert (drained.outcomes, server.heard) == ({"dead": 1}, [])
+    assert "answer unknown: held, because it may have been published" in reason(drained)
+
+
+@SQLITE
+def test_what_is_published_is_written_down_without_asking_again(community: Community, server: Provider) -> None:
+    """Its runner was killed between the ledger and the post."""
+    on_mastodon(community, server)
+    publish()
+    community.execute("UPDATE app_posts SET state = 'scheduled', remote_id = NULL")
+
+    publish()
+
+    assert (len(server.heard), state_of(community)) == (1, ("published", "1142"))
+
+
+def test_a_post_that_was_withdrawn_on_its_way_stays_so(community: Community) -> None:
+    """With the id of what is out there, for whoever takes it down. On every database."""
+    community.board()
+    community.post(1)
+    community.post(2, state="withdrawn")
+
+    for post_id in (1, 2):
+        community.execute(PUBLISHED, id=post_id, now=community.now(), remote_id="1142")
+
+    assert [state_of(community, each) for each in (1, 2)] == [("published", "1142"), ("withdrawn", "1142")]
+
+
+# --- posts that are due -----------------------------------------------------------------------------------
+
+
+def jobs_for_posts(community: Community) -> list[tuple[Any, ...]]:
+    return community.rows("SELECT unique_key, status FROM mayfly_jobs WHERE type = 'publish_post' ORDER BY id")
+
+
+def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
+    """However often one looks; others do not. On every database."""
+    community.board()
+    community.board(9, state="closed", closed_at=LONG_AGO)
+    for post_id, columns in enumerate(
+        [{}, {"publish_at": community.now() + timedelta(hours=1)}, {"state": "draft"}, {"board_id": 9}, {}], 1
+    ):
+        community.post(post_id, **{"board_id": 7, **columns})
+
+    runs = [run_inline("publish_due_posts"), run_inline("publish_due_posts")]
+
+    assert [each.result for each in runs] == [{"queued": 2}, {"queued": 0}]
+    assert jobs_for_posts(community) == [("post:1", "pending"), ("post:5", "pending")]
+
+
+@SQLITE
+def test_a_post_that_failed_is_not_tried_for_ever(community: Community, server: Provider) -> None:
+    """Its job is dead, for somebody to see; a new time is a new job."""
+    on_mastodon(community, server)
+    server.status = 401
+
+    for _ in range(3):
+        enqueue("publish_due_posts")
+        drain(raises=False)
+    tries = len(server.heard)
+    community.execute("UPDATE app_posts SET publish_at = :at", at=community.now())
+    server.status = 200
+    enqueue("publish_due_posts")
+    drain()
+
+    assert (tries, len(server.heard), state_of(community)) == (1, 2, ("published", "1142"))
+
+
+@SQLITE
+def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page with its jobs in one transaction."""
+    monkeypatch.setattr("handlers.boards.publishing.PAGE", 2)
+    community.board()
+    for post_id in range(1, 6):
+        community.post(post_id)
+
+    assert run_inline("publish_due_posts").result == {"queued": 5}
+    assert len(jobs_for_posts(community)) == 5
+
+
+# --- payloads ---------------------------------------------------------------------------------------------
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=4,
+)
+
+
+@SQLITE
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
+def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
+    """At the door, or by a sentence."""
+    for model, type_name, empty in ((Post, "publish_post", "cancelled"), (Board, "close_board", "dead")):
+        try:
+            model.model_validate(payload)
+        except ValidationError:
+            continue
+
+        assert run_inline(type_name, payload).kind == empty
