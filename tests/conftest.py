@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import handlers.ai
-import handlers.care
 import handlers.boards
+import handlers.care
 import handlers.mail
 import handlers.notify
 import handlers.outreach

@@ -68,6 +68,7 @@ class Mail(BaseModel):
             raise ValueError("has its text and html from its letter")
         return self
 
+
 class Digest(BaseModel):
     """Of one person, or, where nobody is named, of all for whom there is news."""
 

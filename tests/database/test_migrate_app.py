@@ -15,11 +15,8 @@ OURS = {
     "app_suppressions", "app_letters", "app_addressees", "app_blasts", "app_blast_mails", "app_subscriptions",
     "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health", "app_llm_traces",
     "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges", "app_search_tables",
-    "app_search_pointer", "app_prospects", "app_merges", "app_answers", "app_handlers_version",
-NEWEST = "0004"
-OURS = {
-    "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
-    "app_digests", "app_invoice_years", "app_invoices", "app_handlers_version",
+    "app_search_pointer", "app_prospects", "app_merges", "app_answers", "app_digests", "app_invoice_years",
+    "app_invoices", "app_handlers_version",
 }  # fmt: skip
 
 

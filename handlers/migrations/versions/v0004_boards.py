@@ -6,7 +6,7 @@ from mayfly.migrations.portable import add_columns, create_index, create_table
 from mayfly.migrations.types import Id, LongText, UtcDateTime
 
 revision = "0004"
-down_revision = "0002"
+down_revision = "0003"
 branch_labels = None
 depends_on = None
 

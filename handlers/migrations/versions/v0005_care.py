@@ -6,7 +6,7 @@ from mayfly.migrations.portable import create_index, create_table
 from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime
 
 revision = "0005"
-down_revision = "0003"
+down_revision = "0004"
 branch_labels = None
 depends_on = None
 
