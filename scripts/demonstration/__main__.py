@@ -20,6 +20,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
 @click.option(
     "--seconds", type=click.IntRange(10, 3600), default=120, show_default=True, help="How long cycles are run."
 )
+@click.option("--until-done", is_flag=True, help="Or until nothing is left to do, if that is earlier.")
 @click.option(
     "--people", type=click.IntRange(10, 100_000), default=200, show_default=True, help="Members of the platform."
 )
@@ -31,7 +32,7 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
     help="Where all of it is written; emptied first.  [default: demo/ in the checkout]",
 )
 @click.option("--database", "url", help="Instead of a file in that directory; its tables must be new or the demo's.")
-def main(seconds: int, people: int, directory: Path, url: str | None) -> None:
+def main(seconds: int, until_done: bool, people: int, directory: Path, url: str | None) -> None:
     """Fill a platform with sample people, boards and posts, let Mayfly work for two minutes, and show what it did.
 
     Nothing leaves this machine: mail, pushes, posts, lookups and the language model go to stand-ins on loopback.
@@ -43,7 +44,7 @@ def main(seconds: int, people: int, directory: Path, url: str | None) -> None:
         click.echo(f"Filling a platform with {people} people, boards and posts")
         sample = fill(home, people, outside.url)
         enqueue_first(sample)
-        run_cycles(home, seconds, lambda: enqueue_second(home))
+        run_cycles(home, seconds, lambda: enqueue_second(home), until_done)
         tell(home, office, outside)
 
 

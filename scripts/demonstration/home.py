@@ -12,7 +12,7 @@ from mayfly.engine import Database
 
 MARK = ".mayfly-demo"
 CRON_DIRECTORY = Path("cron.d/schedule.d")
-STORES = ("mail", "invoices", "archives", "imports")
+STORES = ("mail", "attachments", "archives", "imports")
 
 
 class Home:
@@ -20,7 +20,7 @@ class Home:
         self.path = directory
         self._checkout = checkout
         self.url = url or f"sqlite:///{directory}/mayfly.db"
-        self.mail, self.invoices, self.archives, self.imports = (directory / name for name in STORES)
+        self.mail, self.attachments, self.archives, self.imports = (directory / name for name in STORES)
 
     def empty(self) -> None:
         """Only one that an earlier demo has made: whoever mistypes --home loses nothing."""
@@ -46,7 +46,7 @@ class Home:
     def _places(self) -> dict[str, str]:
         return {
             "LINGER": "55",
-            "MAIL_ATTACHMENTS": str(self.invoices),
+            "MAIL_ATTACHMENTS": str(self.attachments),
             "BOARD_ARCHIVES": str(self.archives),
             "IMPORT_FILES": str(self.imports),
             "LOG_FILES_DIR": str(self.path / "logs"),
@@ -76,8 +76,8 @@ def _integrations(mail_port: int, http_port: int) -> dict[str, str]:
         "UNSUBSCRIBE_URL": "https://garden.example/leave/{token}",
         "UNSUBSCRIBE_SECRET": "only-for-the-demo-only-for-the-demo",
         "INVOICE_SELLER": r"Garden Platform\nGreen Lane 1\n04103 Leipzig",
-        "MASTODON_TOKEN": "demo",
-        "HOOK_SECRET": "whsec_ZGVtby1kZW1vLWRlbW8tZGVtby1kZW1v",
+        "CHANNEL_MASTODON_TOKEN": "demo",
+        "CHANNEL_HOOK_SECRET": "whsec_ZGVtby1kZW1vLWRlbW8tZGVtby1kZW1v",
         "PUSH_PRIVATE_HOSTS": "127.0.0.1",
         "HUNTER_URL": f"{outside}/hunter",
         "HUNTER_API_KEY": "demo",

@@ -14,7 +14,7 @@ TELL_EVERY = 5  # looks
 COUNTS = "SELECT status, COUNT(*) FROM mayfly_jobs GROUP BY status"
 
 
-def run_cycles(home: Home, seconds: float, second_wave: Callable[[], bool]) -> None:
+def run_cycles(home: Home, seconds: float, second_wave: Callable[[], bool], until_done: bool) -> None:
     """Dispatchers live on after the last minute as long as their runners do."""
     started = time.monotonic()
     cycles: list[subprocess.Popen[bytes]] = []
@@ -26,8 +26,11 @@ def run_cycles(home: Home, seconds: float, second_wave: Callable[[], bool]) -> N
             minute = int(time.time() // MINUTE)
             cycles.append(home.start_cycle())
         waits_for_second = waits_for_second and not second_wave()
+        counts = _counts(home)
         if looks % TELL_EVERY == 0:
-            click.echo(f"{passed:4.0f} s  {_counts(home)}")
+            click.echo(f"{passed:4.0f} s  {', '.join(f'{count} {status}' for status, count in counts.items())}")
+        if until_done and not waits_for_second and not counts.keys() & {"pending", "processing"}:
+            break
         looks += 1
         time.sleep(LOOK_SECONDS)
     home.run("mayfly", "interrupt")
@@ -35,8 +38,8 @@ def run_cycles(home: Home, seconds: float, second_wave: Callable[[], bool]) -> N
         cycle.wait()
 
 
-def _counts(home: Home) -> str:
+def _counts(home: Home) -> dict[str, int]:
     database = home.open()
-    found = dict(database.read(lambda connection: connection.execute(COUNTS).all()))
+    found = database.read(lambda connection: connection.execute(COUNTS).all())
     database.close()
-    return ", ".join(f"{count} {status}" for status, count in sorted(found.items()))
+    return dict(sorted(found))

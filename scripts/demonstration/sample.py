@@ -115,16 +115,16 @@ def _members(chance: random.Random, people: int, boards: int, now: datetime) -> 
 
 
 def _channels(url: str) -> Iterator[Mapping[str, Any]]:
-    yield {"id": 1, "kind": "mastodon", "url": f"{url}/mastodon", "credential": "MASTODON_TOKEN"}
-    yield {"id": 2, "kind": "webhook", "url": f"{url}/hook", "credential": "HOOK_SECRET"}
+    yield {"id": 1, "kind": "mastodon", "url": f"{url}/mastodon", "credential": "CHANNEL_MASTODON_TOKEN"}
+    yield {"id": 2, "kind": "webhook", "url": f"{url}/hook", "credential": "CHANNEL_HOOK_SECRET"}
 
 
 def _posts(chance: random.Random, people: int, boards: int, now: datetime) -> Iterator[Mapping[str, Any]]:
-    """Most are published; every twentieth is due in the next minutes, on a channel."""
+    """Most are published; every nineteenth is due by now or soon, on a channel."""
     for number in range(boards * 40):
         board = number % boards + 1
         age = timedelta(days=8) if board == QUIET_BOARD else timedelta(hours=chance.random() * 40)
-        is_due = number % 20 == 7
+        is_due = number % 19 == 7
         yield {
             "board_id": board,
             "author_id": chance.randint(1, people),
@@ -132,7 +132,7 @@ def _posts(chance: random.Random, people: int, boards: int, now: datetime) -> It
             "state": "scheduled" if is_due else "published",
             "created_at": now - age,
             "channel_id": 1 + number % 2 if is_due else None,
-            "publish_at": now + timedelta(seconds=number % 90) if is_due else None,
+            "publish_at": now + timedelta(seconds=number % 90 - 30) if is_due else None,
             "published_at": None if is_due else now - age,
         }
 

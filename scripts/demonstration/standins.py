@@ -29,18 +29,20 @@ class _Request(BaseHTTPRequestHandler):
     server: StandIns
 
     def do_GET(self) -> None:
-        self._answer({})
+        self._answer({key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()})
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self._answer(json.loads(body))
 
     def _answer(self, asked: dict[str, Any]) -> None:
-        parts = urlsplit(self.path)
-        name = parts.path.split("/")[1]
-        self.server.calls[name] += 1
-        asked |= {key: values[0] for key, values in parse_qs(parts.query).items()}
-        status, told = ANSWERS[name](asked, self.server.calls[name]) if name in ANSWERS else (404, {})
+        """Who asks nothing wants to know whether somebody is there: that is no call."""
+        name = urlsplit(self.path).path.split("/")[1]
+        status: int = OK
+        told: Any = {}
+        if asked:
+            self.server.calls[name] += 1
+            status, told = ANSWERS[name](asked, self.server.calls[name])
         body = json.dumps(told).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -74,10 +76,11 @@ def _hunter(asked: dict[str, Any], number: int) -> tuple[int, Any]:
     return OK, {"data": {"email": mail, "position": "Gardener", "verification": verdict}}
 
 
-def _scraper(_asked: dict[str, Any], number: int) -> tuple[int, Any]:
-    """One in eight calls fails, and the next one in the pool is asked."""
-    if number % 8 == 0:
-        return 500, {}
+def _broken(_asked: dict[str, Any], _number: int) -> tuple[int, Any]:
+    return 500, {}
+
+
+def _scraper(_asked: dict[str, Any], _number: int) -> tuple[int, Any]:
     return OK, {
         "profile": {"title": "Gardener", "city": "Leipzig", "country": "DE", "website": "https://example.org"}
     }
@@ -96,7 +99,7 @@ def _model(asked: dict[str, Any], _number: int) -> tuple[int, Any]:
 
 
 ANSWERS = {
-    "mastodon": _status, "hook": _taken, "chat": _taken, "phones": _phone, "hunter": _hunter, "scraper-1": _scraper,
+    "mastodon": _status, "hook": _taken, "chat": _taken, "phones": _phone, "hunter": _hunter, "scraper-1": _broken,
     "scraper-2": _scraper, "model": _model,
 }  # fmt: skip
 

@@ -64,7 +64,7 @@ def where_to_look(home: Home) -> str:
     return (
         "Where to look:\n"
         f"  {home.mail}/            every mail, as a file\n"
-        f"  {home.invoices}/        invoices as PDF\n"
+        f"  {home.attachments}/     invoices as PDF\n"
         f"  {home.archives}/        the archived board\n"
         f"  {home.path}/logs/dispatcher.log\n"
         f"  {at} .venv/bin/mayfly status\n"
