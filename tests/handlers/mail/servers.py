@@ -169,7 +169,25 @@ def cutting_office() -> Iterator[int]:
                     return
                 self.wfile.write(b"250 OK\r\n")
 
-    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+    with _serving(Handler) as port:
+        yield port
+
+
+@contextmanager
+def busy_office() -> Iterator[int]:
+    """The port of one who has no time, and says so."""
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"421 too many connections\r\n")
+
+    with _serving(Handler) as port:
+        yield port
+
+
+@contextmanager
+def _serving(handler: type[StreamRequestHandler]) -> Iterator[int]:
+    with ThreadingTCPServer(("127.0.0.1", 0), handler) as server:
         server.daemon_threads = True
         Thread(target=server.serve_forever, daemon=True).start()
         yield server.server_address[1]

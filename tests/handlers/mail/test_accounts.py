@@ -64,7 +64,20 @@ def test_no_line_of_a_mail_can_begin_another_header(before: str, end: str, after
             )
 
 
-@pytest.mark.parametrize("change", [{"text": 7}, {"bcc": "x@y.example"}, {"to": "nobody"}, {"to": "a@b.example\n"}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text": 7},
+        {"bcc": "x@y.example"},
+        {"to": "nobody"},
+        {"to": "a@b.example\n"},
+        {"subject": None},
+        {"letter": "spring"},
+        {"subject": None, "letter": "spring"},
+        {"unsubscribe": "https://x.example/>\r\nBcc: all@example.com"},
+        {"unsubscribe": "javascript:alert(1)"},
+    ],
+)
 def test_a_mail_that_cannot_be_sent_is_refused(change: dict[str, object]) -> None:
     """When it is enqueued."""
     with pytest.raises(ValidationError):

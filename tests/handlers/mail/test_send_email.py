@@ -7,6 +7,8 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
 
 from handlers.effects import Effect
 from handlers.mail.accounts import limits_of, read_accounts
@@ -20,11 +22,16 @@ from tests.handlers.mail.servers import (
     PASSWORD,
     USER,
     Certificate,
+    busy_office,
     cutting_office,
     make_certificate,
     post_office,
 )
 
+LETTER = (
+    "INSERT INTO app_letters (letter_key, subject, text_body, created_at)"
+    " VALUES ('spring', 'Hello {{ name }}', 'Dear {{ name }}', '2026-05-04 12:00:00')"
+)
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
@@ -172,16 +179,28 @@ def test_what_may_pass_is_tried_through_another_account(office: ExitStack, answe
     assert getattr(first, step)["bob@example.com"] == []
 
 
-@SQLITE
 def test_where_all_say_later_the_job_is_tried_later(office: ExitStack) -> None:
-    """A grey list lets in who comes back."""
+    """A grey list lets in who comes back. On every database."""
     post = office.enter_context(post_office(None))
-    post.at_rcpt["bob@example.com"] = ["450 greylisted", "450 greylisted"]
+    post.at_rcpt["bob@example.com"] = ["450 greylisted"]
+    post.at_data["bob@example.com"] = ["451 greylisted"]
     send_through(account(post.port))
 
     drained = send()
 
     assert (drained.outcomes, post.counts) == ({"failed": 2, "done": 1}, {"bob@example.com": 1})
+
+
+@SQLITE
+def test_a_server_that_is_too_busy_to_greet_is_passed_over(office: ExitStack) -> None:
+    """421 in place of a greeting: at once through another account, or later."""
+    busy, post = office.enter_context(busy_office()), office.enter_context(post_office(None))
+    send_through(account(busy), account(post.port))
+
+    outcomes = [send().outcomes, send().outcomes]  # each begins with another account
+
+    assert outcomes == [{"done": 1}, {"done": 1}]
+    assert post.counts == {"bob@example.com": 2}
 
 
 @SQLITE
@@ -200,9 +219,8 @@ def test_a_refusal_is_final(office: ExitStack, step: str) -> None:
     assert sorted(len(getattr(post, step)["bob@example.com"]) for post in posts) == [1, 2]
 
 
-@SQLITE
 def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: Certificate) -> None:
-    """Its mails go through the others, and it is not asked again."""
+    """Its mails go through the others, and it is not asked again. On every database."""
     bad = office.enter_context(post_office(certificate, tls="starttls"))
     good = office.enter_context(post_office(None))
     send_through(account(bad.port, f"ca={certificate.file}", "ann%40shop.example:wrong@"), account(good.port))
@@ -214,6 +232,32 @@ def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: 
     assert outcomes == [{"done": 1}] * 4
     assert (len(good.taken), set(bad.logins)) == (4, {False})
     assert len(bad.logins) == asked
+
+
+@SQLITE
+def test_a_letter_stands_in_the_database_once(office: ExitStack, platform: str) -> None:
+    """Its words are templates."""
+    post = office.enter_context(post_office(None))
+    send_through(account(post.port))
+    with create_engine(platform, poolclass=NullPool).begin() as connection:
+        connection.execute(text(LETTER))
+
+    send(subject=None, text=None, letter="spring", context={"name": "Bob"})
+
+    [(_, message)] = post.taken
+    assert (message["Subject"], message.get_content().strip()) == ("Hello Bob", "Dear Bob")
+
+
+@SQLITE
+def test_a_letter_that_is_not_there_is_told(office: ExitStack) -> None:
+    """At once: it will not come by itself."""
+    post = office.enter_context(post_office(None))
+    send_through(account(post.port))
+
+    drained = send(subject=None, text=None, letter="spring")
+
+    assert (drained.outcomes, post.taken) == ({"dead": 1}, [])
+    assert "there is no letter 'spring' in app_letters" in error_of(drained)
 
 
 @SQLITE
