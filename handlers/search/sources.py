@@ -21,4 +21,9 @@ SOURCES = (
         " FROM app_posts LEFT JOIN app_boards ON app_boards.id = app_posts.board_id"
         " WHERE app_posts.id > :after AND app_posts.state = 'published' ORDER BY app_posts.id LIMIT :most",
     ),
+    Source(  # merged ones are found as whom they were merged into
+        "prospect",
+        "SELECT id, name, company, title, email FROM app_prospects"
+        " WHERE id > :after AND merged_into IS NULL ORDER BY id LIMIT :most",
+    ),
 )

@@ -59,6 +59,19 @@ def test_what_is_found(boards: Boards) -> None:
     assert [search(text) for text in ("bean", "beans nothing", "", "+-*")] == [[], [], [], []]
 
 
+def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> None:
+    """By what is known of them; where a merge took one in, the other one is found."""
+    for number, merged_into in ((1, None), (2, 1)):
+        execute(
+            "INSERT INTO app_prospects (id, name, company, title, email, merged_into, created_at, updated_at)"
+            " VALUES (:id, 'Ada Arndt', 'Root & Branch', NULL, :email, :merged_into, :at, :at)",
+            id=number, email=f"ada{number}@example.com", merged_into=merged_into, at=boards.now,
+        )  # fmt: skip
+    rebuild()
+
+    assert [search(text) for text in ("arndt root", "ada1", "ada2")] == [[("prospect", 1)], [("prospect", 1)], []]
+
+
 def test_without_an_index_nothing_is_known(boards: Boards) -> None:
     """Which is not the same as nothing found."""
     assert find(current_app().database.read, "beans") is None
