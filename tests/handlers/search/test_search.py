@@ -260,5 +260,5 @@ def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
     rebuild()
     execute("DROP TABLE app_search_1")
 
-    with pytest.raises(Exception, match="no Mayfly tables"):
+    with pytest.raises(Exception, match="no table app_search_1"):
         search("beans")
