@@ -33,7 +33,7 @@ def suppressed(job: Job, addresses: Sequence[str]) -> dict[str, str]:
     return dict(job.read(lambda connection: connection.execute(asking, values).all()))
 
 
-def among(texts: Sequence[str]) -> tuple[str, dict[str, str]]:
+def among(texts: Sequence[str], name: str = "text") -> tuple[str, dict[str, str]]:
     """What stands in the brackets of an IN, and its parameters."""
-    values = {f"text_{number}": text for number, text in enumerate(texts)}
-    return ", ".join(f":{name}" for name in values), values
+    values = {f"{name}_{number}": text for number, text in enumerate(texts)}
+    return ", ".join(f":{each}" for each in values), values

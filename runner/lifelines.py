@@ -139,16 +139,7 @@ class LoopLifeline(_Lifeline):
 class ThreadLifeline(LoopLifeline):
     """For functions in threads: each has a transaction of its own, if it asks for one."""
 
-    def __init__(
-        self,
-        worker_id: str,
-        horizon: Horizon,
-        asked: Callable[[], Database],
-        takings: "Takings | None" = None,
-        lanes: Lanes = NO_LANES,
-    ) -> None:
-        super().__init__(worker_id, horizon, asked, takings, lanes)
-        self.opened: JobTransaction | None = None
+    opened: JobTransaction | None = None
 
     @property
     def in_transaction(self) -> bool:

@@ -16,7 +16,7 @@ from handlers.outreach.payloads import Outreach
 from handlers.suppressions import canonical, suppressed
 from mayfly import Job, batch, enqueue_many
 
-STEP = 500  # recipients: about a tenth of a second
+STEP = 500  # recipients: a fraction of a second
 LOW = 2  # so that a second blast begins while the mails of the first are still on their way
 LONGEST = 190  # characters of an address, as its column
 
@@ -45,7 +45,7 @@ def fan_out(job: Job, outreach: Outreach, lane: str) -> dict[str, int]:
         job.progress(state.looked_at, total, "recipients")
         job.checkpoint(asdict(state))
     figures = _figures(state, tables.mails_of(job))
-    tables.count(job, figures)
+    tables.keep_figures(job, figures)
     # What all steps have enqueued is this batch: its jobs are those of the group, since when does not matter.
     with batch(name, on_complete=("close_blast", {"job": job.id})):
         return figures

@@ -8,7 +8,7 @@ from handlers.mail.payloads import Address, Line
 
 # Part of keys, of the name of its batch, and of commands that people type.
 BlastName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}$")]
-Body = Annotated[str, StringConstraints(min_length=1)]
+Body = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=1_000_000)]  # PostgreSQL keeps no NUL
 Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from secrets import token_hex
 from typing import Any
 
+from handlers.mail import letters
 from handlers.outreach.payloads import Outreach
 from handlers.suppressions import among
 from mayfly import Dead, Job
@@ -15,8 +16,7 @@ FIGURES = ("mails", "suppressed", "written", "unfit")
 OUTCOMES = ("sent", "failed", "cancelled")
 MAIL = ("blast", "address", "job_id", "written_by")
 
-READ_LETTER = "SELECT subject, text_body, html_body FROM app_letters WHERE letter_key = :letter_key"
-COUNT = f"UPDATE app_blasts SET {', '.join(f'{name} = :{name}' for name in FIGURES)} WHERE job_id = :job_id"
+KEEP_FIGURES = f"UPDATE app_blasts SET {', '.join(f'{name} = :{name}' for name in FIGURES)} WHERE job_id = :job_id"
 CLOSE = (
     f"UPDATE app_blasts SET state = 'sent', finished_at = :now, {', '.join(f'{name} = :{name}' for name in OUTCOMES)}"
     " WHERE job_id = :job_id AND state = 'sending'"
@@ -34,14 +34,15 @@ def begin(job: Job, outreach: Outreach) -> None:
     letter = dict(zip(LETTER, (letter_key(outreach.blast), *words, job.now), strict=True))
     row = dict(zip(BLAST, (job.id, outreach.blast, SENDING, job.now), strict=True))
 
-    def write(connection: Any) -> tuple[str | None, ...]:
+    def write(connection: Any) -> None:
         missing, zeros = connection.dialect.insert_missing, dict.fromkeys((*FIGURES, *OUTCOMES), 0)
         connection.execute(missing("app_letters", ("letter_key",), LETTER), letter)
+        said = connection.execute(letters.LOOK, {"letter_key": letter["letter_key"]}).first()
+        if tuple(said) != words:
+            raise Dead(f"the blast {outreach.blast} says something else already: give this one another name")
         connection.execute(missing("app_blasts", ("job_id",), (*BLAST, *zeros)), {**row, **zeros})
-        return tuple(connection.execute(READ_LETTER, {"letter_key": letter["letter_key"]}).first())
 
-    if job.write(write) != words:
-        raise Dead(f"the blast {outreach.blast} says something else already: give this one another name")
+    job.write(write)
 
 
 def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
@@ -55,7 +56,8 @@ def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable
     def write(connection: Any) -> None:
         # Anew for each try: after a COMMIT whose answer was lost, the rows of the first must not pass for ours.
         ours = token_hex(16)
-        rows = [dict(zip(MAIL, (blast, address, job.id, ours), strict=True)) for address in addresses]
+        # In order, so that two jobs of one blast do not wait for each other crosswise.
+        rows = [dict(zip(MAIL, (blast, address, job.id, ours), strict=True)) for address in sorted(addresses)]
         missing = connection.dialect.insert_missing("app_blast_mails", ("blast", "address"), MAIL)
         connection.execute_many(missing, rows)
         listed, values = among(addresses)
@@ -76,18 +78,14 @@ def written_under(job: Job, blasts: Sequence[str], addresses: Sequence[str]) -> 
     """Of the addresses, those that one of these blasts has gone to."""
     if not blasts or not addresses:
         return set()
-    names = {f"blast_{number}": blast for number, blast in enumerate(blasts)}
+    names, named = among(blasts, "blast")
     listed, values = among(addresses)
-    asking = (
-        f"SELECT address FROM app_blast_mails WHERE blast IN ({', '.join(f':{name}' for name in names)})"
-        f" AND address IN ({listed})"
-    )
-    return set(job.read(lambda connection: connection.execute(asking, {**names, **values}).scalars()))
+    asking = f"SELECT address FROM app_blast_mails WHERE blast IN ({names}) AND address IN ({listed})"
+    return set(job.read(lambda connection: connection.execute(asking, {**named, **values}).scalars()))
 
 
-def count(job: Job, figures: dict[str, int]) -> None:
-    values = {name: figures[name] for name in FIGURES}
-    job.write(lambda connection: connection.execute(COUNT, {**values, "job_id": job.id}))
+def keep_figures(job: Job, figures: dict[str, int]) -> None:
+    job.write(lambda connection: connection.execute(KEEP_FIGURES, {**figures, "job_id": job.id}))
 
 
 def close(job: Job, job_id: int, *outcomes: int) -> None:

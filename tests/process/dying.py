@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from handlers.outreach import blast, tables
+from handlers.outreach import blast as blasting
+from handlers.outreach import tables
 from mayfly import Job
 
 MOMENTS = ("looked up", "committing", "committed")  # the last is before the checkpoint
@@ -25,15 +26,15 @@ def reach(moment: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_down(job: Job, name: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
+def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
     def enqueue_and_reach(connection: Any, new: set[str]) -> None:
         enqueue(connection, new)
         reach("committing")
 
     reach("looked up")
-    _write_down(job, name, addresses, enqueue_and_reach)
+    _write_down(job, blast, addresses, enqueue_and_reach)
     reach("committed")
 
 
 tables.write_down = write_down
-blast.STEP = 2
+blasting.STEP = 2

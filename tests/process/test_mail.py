@@ -34,7 +34,7 @@ def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(office: I
     chance.shuffle(moments)
     with post_office(None) as post:
         pool = f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none&at_once=9&daily=100000"
-        office.settings = {"SMTP_ACCOUNTS": pool, "BATCH_SIZE": "5", "MAX_WORKERS": "3"}
+        office.settings = {"SMTP_ACCOUNTS": pool, "BATCH_SIZE": "5", "MAX_WORKERS": "3", "BACKOFF_BASE": "0.05"}
         ids = {f"{number}@example.com": enqueue_mail(office, f"{number}@example.com") for number in range(PEOPLE)}
 
         killed = killed_at(office, post, moments)

@@ -22,7 +22,7 @@ FIGURES = "SELECT state, mails, sent, failed, cancelled FROM app_blasts"
 @pytest.fixture
 def platform(installation: Installation) -> Installation:
     migrate_all(installation.url)
-    installation.settings = {**SETTINGS, "MAX_WORKERS": "1"}
+    installation.settings = {**SETTINGS, "MAX_WORKERS": "1", "BACKOFF_BASE": "0.05"}
     return installation
 
 

@@ -101,6 +101,7 @@ def test_one_name_says_one_thing(tables: Tables) -> None:
 
     assert drained.outcomes == {"dead": 1}
     assert "the blast spring says something else already" in str(drained.runs[0].outcome.error)
+    assert len(blasts(tables)) == 1
 
 
 def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +206,7 @@ def test_whatever_the_payload_it_is_refused_or_can_be_worked_with(payload: dict[
     except ValidationError:
         return
 
+    assert "\x00" not in (outreach.text or "") + (outreach.html or "")
     assert outreach.text or outreach.html
     assert outreach.subject.isprintable()
     assert 1 <= len(outreach.blast) <= 60

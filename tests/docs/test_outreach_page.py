@@ -1,0 +1,45 @@
+"""docs/outreach.md and docs/mail.md say what the code does: payloads pass the door, tables have every field."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from handlers.mail.bounces import ADDRESS_IS_WRONG, UNKNOWN_RECIPIENT
+from handlers.mail.payloads import Mail
+from handlers.outreach.payloads import Outreach
+
+DOCS = Path(__file__).parents[2] / "docs"
+MODELS = {"mail": Mail, "outreach": Outreach}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_example_passes_the_door(name: str) -> None:
+    """As it stands in the shell's quotes."""
+    [payload] = re.findall(r"^mayfly enqueue \w+ '(.+)'$", page(name), flags=re.MULTILINE)
+
+    assert isinstance(MODELS[name].model_validate(json.loads(payload)), BaseModel)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_table_has_every_field(name: str) -> None:
+    """And no other."""
+    table = page(name).split("| field | meaning |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)
+    fields = {field for row in rows for field in re.findall(r"`(\w+)`", row)}
+
+    assert fields == set(MODELS[name].model_fields)
+
+
+def test_the_page_says_what_is_a_bounce() -> None:
+    """In the order of the code."""
+    told = page("outreach").split("is put there as `bounced`")[1]
+
+    assert re.findall(r"5\.\d\.\d+", told)[: len(ADDRESS_IS_WRONG)] == list(ADDRESS_IS_WRONG)
+    assert re.findall(r"\b55\d\b", told)[:3] == list(UNKNOWN_RECIPIENT)
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text("utf-8")
