@@ -1,0 +1,164 @@
+"""Digests: what others have published on one's boards since the last one, once; nothing new is no mail."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.mail.digest import LISTED, News, compose
+from handlers.mail.payloads import Digest, Mail
+from mayfly import enqueue
+from mayfly.testing import Drained, assert_enqueued, drain
+from tests.handlers.community import Community
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+def digest(person: int | None = 1, **options: Any) -> Drained:
+    """Mails are left where they are."""
+    enqueue("send_digest", {} if person is None else {"person": person})
+    return drain(lanes=["send_digest"], raises=False, **options)
+
+
+def mails(count: int) -> list[dict[str, Any]]:
+    return [each.payload for each in assert_enqueued("send_email", count=count)]
+
+
+def test_news_are_told_once(community: Community) -> None:
+    """What is published later is in the next one, which has a key of its own. On every database."""
+    community.person(2, "Bob")
+    community.board(7, members=(1, 2), title="Garden")
+    community.published(1, author_id=2, body="Roses <b>")
+    community.published(2, author_id=None, age=timedelta(hours=2))
+
+    results = [digest().runs[0].result, digest().runs[0].result]
+    community.published(3, author_id=2, body="Tulips", age=timedelta(seconds=61))
+    community.execute("UPDATE app_digests SET until_at = :at", at=community.now() - timedelta(minutes=2))
+    results.append(digest().runs[0].result)
+
+    assert results == [{"posts": 2}, {"posts": 0}, {"posts": 1}]
+    first, second = mails(2)
+    assert first["text"] == (
+        "Dear Ann,\n\n2 new posts on your boards:\n\nGarden\n- The co-facilitator: Post 2\n- Bob: Roses <b>\n"
+    )
+    assert "<li>Bob: Roses &lt;b&gt;</li>" in first["html"]
+    assert (second["subject"], "Tulips" in second["text"]) == ("1 new post on your boards", True)
+    assert (first["key"], second["key"]) == ("digest:1:1", "digest:1:2")
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"author_id": 1},
+        {"state": "withdrawn"},
+        {"board_id": 8},
+        {"age": timedelta(days=4)},  # before the person joined
+        {"age": timedelta(days=8), "joined": timedelta(days=9)},  # the first digest goes back a week
+        {"age": timedelta(seconds=30)},  # perhaps not all of that minute is committed yet
+    ],
+)
+def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
+    """One's own, what was taken back, what others' boards have, and what is too old or too new."""
+    community.board(7, members=(1, 2))
+    community.board(8, members=(2,))
+    news = {"author_id": 2, "joined": timedelta(days=3), "state": "published", **columns}
+    joined, state = news.pop("joined"), news.pop("state")
+    community.execute("UPDATE app_members SET joined_at = :at", at=community.now() - joined)
+    community.published(1, **news)
+    community.execute("UPDATE app_posts SET state = :state", state=state)
+
+    drained = [digest(), digest(None)]
+
+    others = 1 if news["author_id"] == 1 else 0  # to whom it is news
+    assert [each.runs[0].result for each in drained] == [{"posts": 0}, {"people": others}]
+    mails(others)
+
+
+def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In slices, over people who have none; a second round finds nothing. On every database."""
+    monkeypatch.setattr("handlers.mail.digest.PAGE", 2)
+    community.board(7, members=(1, 2, 5))
+    community.board(8, members=(3, 4, 6))
+    community.published(1, author_id=2)
+
+    first, again = digest(None, slice_after=1), digest(None)
+
+    assert first.outcomes == {"sliced": 3, "done": 3}
+    assert again.runs[0].result == {"people": 0}
+    assert sorted(each["to"] for each in mails(2)) == ["1@example.com", "5@example.com"]
+
+
+@SQLITE
+def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have seen the same news: the mark is moved by one of them."""
+    community.board(7, members=(1, 2))
+    community.published(1, author_id=2)
+    digest()
+    community.execute("UPDATE app_digests SET until_at = :at", at=community.now() - timedelta(hours=3))
+
+    def compose_meanwhile(name: str, count: int, news: list[News]) -> dict[str, str]:
+        """The other run is faster."""
+        community.execute("UPDATE app_digests SET number = number + 1")
+        return compose(name, count, news)
+
+    monkeypatch.setattr("handlers.mail.digest.compose", compose_meanwhile)
+
+    [run] = digest().runs
+
+    assert run.result == {"posts": 0}
+    mails(1)
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("email", "became", "why"),
+    [
+        ("nobody", "dead", "person 1 has no address that mail could be sent to"),
+        (None, "cancelled", "there is no person 1"),
+    ],
+)
+def test_who_cannot_be_written_to(community: Community, email: str | None, became: str, why: str) -> None:
+    """By a sentence, and not by a mail that is refused."""
+    if email is not None:
+        community.person(1, email=email)
+    community.board(7, members=() if email is None else (1,))
+    community.published(1)
+
+    [run] = digest().runs
+
+    assert (run.kind, run.reason) == (became, why)
+
+
+def test_a_long_digest_lists_the_newest() -> None:
+    """And counts the others; a mail has its limits."""
+    news = [News("Garden", "Bob", "x" * 500) for _ in range(LISTED)]
+
+    mail = compose("Ann", 1234, news)
+
+    assert (mail["subject"], "And 1,214 earlier ones." in mail["text"]) == ("1,234 new posts on your boards", True)
+    assert len(mail["text"]) < 5000
+
+
+@given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
+def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
+    """One that the door takes, with no tag of theirs in its html."""
+    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [News(*row) for row in rows])})
+
+    tags = mail.html or ""
+    for ours in ("<p>", "</p>", "<h2>", "</h2>", "<ul>", "</ul>", "<li>", "</li>"):
+        tags = tags.replace(ours, "")
+    assert "<" not in tags
+    assert mail.context is None
+
+
+@pytest.mark.parametrize(
+    "payload", [{"person": 0}, {"person": "1"}, {"person": True}, {"person": 1 << 63}, {"kind": "x"}]
+)
+def test_a_digest_is_of_a_person_or_of_all(payload: dict[str, Any]) -> None:
+    """Anything else is refused when it is enqueued."""
+    with pytest.raises(ValidationError):
+        Digest.model_validate(payload)

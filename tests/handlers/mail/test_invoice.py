@@ -1,0 +1,268 @@
+"""Invoices: numbered without gaps, added up to the cent, and the same invoice is the same number and bytes."""
+
+import json
+import re
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from freezegun import freeze_time
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.mail.invoice import Issued, issue
+from handlers.mail.invoice_sums import add_up, cents
+from handlers.mail.payloads import Invoice, Item
+from mayfly.engine import Database
+from mayfly.testing import Run, assert_enqueued, run_inline
+from tests.factories import NOON
+from tests.handlers.community import Community
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+CUSTOMER = {"name": "Bob & Söhne <b>", "email": "bob@example.com", "address": ["Street 1", "12345 Berlin"]}
+ROSES = {"text": "Roses", "quantity": "3", "price": "19.99", "vat": "19"}
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MAIL_ATTACHMENTS", str(tmp_path))
+    monkeypatch.setenv("INVOICE_SELLER", "Shop Ltd\\nMain Street 2\\nVAT id GB123")
+    return tmp_path
+
+
+def make_invoice(reference: str = "order:1", **changes: Any) -> dict[str, Any]:
+    return {"reference": reference, "customer": CUSTOMER, "items": [ROSES], **changes}
+
+
+def send(reference: str = "order:1", **changes: Any) -> Run:
+    return run_inline("send_invoice", make_invoice(reference, **changes))
+
+
+def test_the_same_invoice_twice_is_the_same(community: Community, files: Path) -> None:
+    """One number, one file, one mail, however often its job runs. On every database."""
+    first = send()
+    path = files / first.result["path"]
+    printed = path.read_bytes()
+    path.unlink()
+
+    again = send()
+
+    assert first.result == {"number": f"{community.now().year}-0001", "path": again.result["path"], "total": "71.36"}
+    assert (again.result, path.read_bytes() == printed) == (first.result, True)
+    [mail] = assert_enqueued("send_email", count=1, unique_key=f"invoice:{first.result['number']}")
+    assert mail.payload["attachments"][0]["path"] == first.result["path"]
+    assert (mail.payload["to"], mail.payload["key"]) == ("bob@example.com", mail.unique_key)
+    assert community.rows("SELECT number, net, vat, total FROM app_invoices") == [(1, 5997, 1139, 7136)]
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@SQLITE
+def test_what_is_printed(community: Community, files: Path) -> None:
+    """All of it, with what customers write as it is and not as tags."""
+    page = (files / send(note="Thank you").result["path"]).read_bytes().decode("latin-1")
+
+    for each in ("Shop Ltd", "Main Street 2", "Bob & S\\366hne <b>", "12345 Berlin", "Roses", "19.99", "59.97",
+                 "VAT 19 % on 59.97", "11.39", "71.36", "Thank you", "Reference: order:1"):  # fmt: skip
+        assert each in "".join(re.findall(r"\((.*?)\) Tj", page)), each
+
+
+@SQLITE
+def test_a_file_that_was_sent_is_left_alone(community: Community, files: Path) -> None:
+    """Whatever a newer library would make of it."""
+    path = files / send().result["path"]
+    path.write_bytes(b"as it was sent")
+
+    send()
+
+    assert path.read_bytes() == b"as it was sent"
+
+
+@SQLITE
+def test_a_long_invoice_has_pages(community: Community, files: Path) -> None:
+    """Many items with long texts, and words without end."""
+    items = [{**ROSES, "text": "W" * 300 if number % 9 else "Rose " * 60} for number in range(150)]
+
+    run = send(items=items)
+
+    assert b"page 9" in (files / run.result["path"]).read_bytes()
+
+
+@SQLITE
+def test_an_invoice_is_not_changed(community: Community) -> None:
+    """Other words under the same reference are refused; the same number of the same value is no change."""
+    send()
+
+    same = send(items=[{**ROSES, "price": "19.9900", "quantity": 3}])
+    other = run_inline("send_invoice", make_invoice(items=[{**ROSES, "price": "19.98"}]))
+
+    assert same.kind == "done"
+    assert (other.kind, str(other.reason).partition(" was issued as ")[0]) == ("dead", "order:1")
+    assert community.rows("SELECT COUNT(*) FROM app_invoices") == [(1,)]
+
+
+@SQLITE
+def test_each_year_counts_from_one(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the calendar of the place that the settings name."""
+    monkeypatch.setenv("INVOICE_TIMEZONE", "Europe/Berlin")
+    names = []
+    for number, at in enumerate(["2026-12-31 22:59:59", "2026-12-31 23:00:00", "2027-01-01 12:00:00"]):
+        with freeze_time(at):
+            names.append(send(f"order:{number}").result["number"])
+
+    assert names == ["2026-0001", "2027-0001", "2027-0002"]
+
+
+def test_numbers_have_no_gaps_whoever_comes_at_once(platform_url: str) -> None:
+    """Each reference once, though each is issued by two at a time, and some fail behind it. On every database."""
+
+    def number(work: int) -> int:
+        invoice = Invoice.model_validate(make_invoice(f"order:{work % 12}"))
+        database = Database(platform_url)
+        try:
+            with suppress(ConnectionError):
+                if work % 5 == 0:
+                    database.run(lambda connection: fail_behind(issue(connection, invoice, ["Shop"], NOON, NOON)))
+            return database.run(lambda connection: issue(connection, invoice, ["Shop"], NOON, NOON)).number
+        finally:
+            database.close()
+
+    def fail_behind(issued: Issued) -> None:
+        raise ConnectionError(issued.name)
+
+    with ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(number, range(24)))
+
+    assert sorted(set(numbers)) == list(range(1, 13))
+    assert all(numbers[work] == numbers[work + 12] for work in range(12))
+
+
+@SQLITE
+@pytest.mark.parametrize(
+    ("setting", "value", "changes", "why"),
+    [
+        ("INVOICE_TIMEZONE", "Berlin", {}, "INVOICE_TIMEZONE must be the name of a time zone"),
+        ("INVOICE_FONT", "/nonexistent.ttf", {}, "INVOICE_FONT must be the path of a TrueType font"),
+        ("INVOICE_FONT", "", {"note": "Спасибо"}, "the font of invoices has no 'С'"),
+        ("MAIL_ATTACHMENTS", "invoices", {}, "MAIL_ATTACHMENTS must be an absolute path"),
+    ],
+)
+def test_what_cannot_be_printed_gets_no_number(
+    community: Community, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, changes: dict[str, Any], why: str
+) -> None:
+    """A number without an invoice would be a gap."""
+    monkeypatch.setenv(setting, value)
+
+    run = run_inline("send_invoice", make_invoice(**changes))
+
+    assert (run.kind, why in str(run.reason)) == ("dead", True), run.reason
+    assert community.rows("SELECT COUNT(*) FROM app_invoices") == [(0,)]
+
+
+@SQLITE
+def test_other_letters_need_another_font(community: Community, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any TrueType font, embedded in part; the same bytes each time."""
+    import reportlab
+
+    monkeypatch.setenv("INVOICE_FONT", str(Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"))
+    path = files / send(note="Ł").result["path"]
+    printed = path.read_bytes()
+    path.unlink()
+
+    send(note="Ł")
+
+    assert b"FontFile2" in printed
+    assert path.read_bytes() == printed
+
+
+# --- sums -------------------------------------------------------------------------------------------------
+
+
+def amounts(digits: int, places: int, least: int) -> st.SearchStrategy[Decimal]:
+    most = Decimal(10 ** (digits - places)) - Decimal(1).scaleb(-places)
+    return st.decimals(-most if least < 0 else Decimal(least).scaleb(-places), most, places=places)
+
+
+ITEMS = st.builds(
+    lambda quantity, price, vat: Item.model_validate(
+        {"text": "x", "quantity": str(quantity), "price": str(price), "vat": str(vat)}
+    ),
+    amounts(10, 4, 1), amounts(12, 4, -1), st.decimals(0, 100, places=2),
+)  # fmt: skip
+
+
+@given(st.lists(ITEMS, min_size=1, max_size=30))
+def test_no_cent_is_lost(items: list[Item]) -> None:
+    """Lines and VAT make the total; each is off from the exact value by half a cent at most."""
+    sums = add_up(items)
+
+    assert sum(sums.lines) + sum(each.vat for each in sums.rates) == sums.total == sums.net + sums.vat
+    assert sum(each.net for each in sums.rates) == sums.net
+    half = Fraction(1, 200)
+    for item, line in zip(items, sums.lines, strict=True):
+        assert abs(Fraction(line) - Fraction(item.quantity) * Fraction(item.price)) <= half
+    for each in sums.rates:
+        assert abs(Fraction(each.vat) - Fraction(each.net) * Fraction(each.rate) / 100) <= half
+    assert Fraction(cents(sums.total), 100) == Fraction(sums.total)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "price", "net"),
+    [
+        ("1", "0.005", "0.01"),
+        ("1", "-0.005", "-0.01"),
+        ("3", "0.335", "1.01"),
+        ("1", "-0.001", "0.00"),
+        ("0.5", "0.01", "0.01"),
+    ],
+)
+def test_half_a_cent_is_rounded_away_from_zero(quantity: str, price: str, net: str) -> None:
+    """As it is taught in school, for discounts too; and a zero has no sign."""
+    item = Item.model_validate({"text": "x", "quantity": quantity, "price": price, "vat": "0"})
+
+    assert str(add_up([item]).lines[0]) == net
+
+
+def test_rates_are_added_up_by_themselves() -> None:
+    """The VAT is that of the sum of a rate's lines, not the sum of theirs: 3 × 0.09 is 0.27, not 3 × 0.1."""
+    items = [Item.model_validate({"text": "x", "price": "0.48", "vat": vat}) for vat in ("19", "19.00", "19", "7")]
+
+    sums = add_up(items)
+
+    assert [(str(each.rate), str(each.net), str(each.vat)) for each in sums.rates] == [
+        ("19", "1.44", "0.27"), ("7", "0.48", "0.03"),
+    ]  # fmt: skip
+    assert str(sums.total) == "2.22"
+
+
+# --- the door ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"price": 19.99}, {"price": "NaN"}, {"price": "Infinity"}, {"price": True}, {"price": "1e9"},
+        {"price": "0.00001"}, {"quantity": "0"}, {"quantity": "-1"}, {"vat": "101"}, {"vat": "-1"},
+        {"text": ""}, {"text": "a\nb"}, {"text": "\ud800"}, {"discount": "1"},
+    ],
+)  # fmt: skip
+def test_amounts_that_are_none_are_refused(change: dict[str, Any]) -> None:
+    """When it is enqueued; a float, too, however exact it looks."""
+    with pytest.raises(ValidationError):
+        Item.model_validate({**ROSES, **change})
+
+
+@given(st.text(max_size=40))
+def test_whatever_is_written_on_it_is_refused_or_printed(text: str) -> None:
+    """What passes the door can be told alike a second time."""
+    try:
+        invoice = Invoice.model_validate(make_invoice(note=text))
+    except ValidationError:
+        assert not text.isprintable()
+        return
+
+    assert Invoice.model_validate(json.loads(invoice.model_dump_json())) == invoice
