@@ -76,6 +76,7 @@ def test_nothing_outside_is_touched(platform: str, logs: Path, tmp_path: Path) -
     outside = make(tmp_path / "outside" / "precious.log", 400)
     (logs / "linked").symlink_to(outside.parent)
     (logs / "linked.log").symlink_to(outside)
+    os.utime(logs / "linked.log", (0, 0), follow_symlinks=False)
 
     run = vacuum(file_bytes=0)
 

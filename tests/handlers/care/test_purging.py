@@ -51,7 +51,9 @@ def test_log_rows_are_vacuumed_by_their_age(platform: str) -> None:
     assert select(platform, "SELECT message FROM app_log_rows") == [("29",)]
 
 
-ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
+ANYTHING = st.one_of(
+    st.none(), st.integers(), st.text(), st.floats(), st.floats(-1, 1), st.lists(st.text(), max_size=2)
+)
 
 
 @given(model=st.sampled_from([Sessions, Logs, Figures, Look]), data=st.data())

@@ -71,8 +71,8 @@ def test_late_points_change_what_was_thought_complete(platform: str) -> None:
     }
 
 
-def test_points_that_are_not_counted_yet_are_never_removed(platform: str) -> None:
-    """However old they are; those that were go by their age, and minutes by theirs."""
+def test_points_are_removed_when_they_were_counted(platform: str) -> None:
+    """By their age, and not before: one that is as old when it comes is in its hour and its day."""
     insert(platform, "app_metric_points", point(-24 * 30, 1), point(10, 1))
 
     rolled_up(point_days=7, minute_days=30)
