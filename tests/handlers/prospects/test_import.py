@@ -83,6 +83,19 @@ def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: P
 
 
 @SQLITE
+def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
+    """Its runner was killed before its checkpoint: what it had written is written to the same place again."""
+    put("email\n")
+    (tmp_path / "people.csv").write_text("email\n" + "".join(f"bad {number}\n" for number in range(9)))
+    runs = [run_inline("import_prospects", {"path": "people.csv"}, slice_after=1) for _ in range(2)]
+
+    last = run_inline("import_prospects", {"path": "people.csv"}, state=runs[0].state)
+
+    rejects = (tmp_path / last.result["rejects"]).read_text().splitlines()
+    assert rejects[1:] == [f"{line},its mail address is none,bad {line - 2}" for line in range(2, 11)]
+
+
+@SQLITE
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
