@@ -102,7 +102,9 @@ def assert_whole(installation: Installation, job: Any) -> None:
 
 def lines_of(path: Path) -> tuple[list[int], list[int]]:
     """Where the good and the bad records of the file begin."""
-    good, bad, begins = [], [], 2
+    good: list[int] = []
+    bad: list[int] = []
+    begins = 2
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.reader(file)
         next(reader)
