@@ -41,8 +41,9 @@ def dedup(job: Job, wanted: DedupProspects) -> dict[str, Any]:
     passes |= dict.fromkeys(PASSES["likeness"], run.merge_by_likeness)
     names = ["keys", *(key for rule in ("mail", "likeness") if rule in wanted.rules for key in PASSES[rule])]
     for name in names[names.index(run.state["pass"]) if run.state["pass"] in names else 0 :]:
-        run.begin(name, len(names))
+        run.begin(names, name)
         passes[name]()
+    run.tell(len(names))
     # Asked for, not added up: a run that was killed has counted less than it did.
     merged = job.read(lambda connection: connection.execute(MERGED, {"job_id": job.id}).scalar())
     return {"prospects": run.state["total"], "merged": merged}
@@ -52,16 +53,21 @@ class _Run:
     """Of one job; `state` is what the checkpoint has."""
 
     def __init__(self, job: Job, wanted: DedupProspects) -> None:
-        self._job, self._wanted, self._passes = job, wanted, 1
+        self._job, self._wanted, self._names = job, wanted, [""]
         total = job.read(lambda connection: connection.execute(COUNT).scalar()) if job.state is None else 0
         new: dict[str, Any] = {"pass": "", "key": "", "id": 0, "kept": [], "merged": 0, "seen": 0, "total": total}
         self.state: dict[str, Any] = job.state or new
 
-    def begin(self, name: str, passes: int) -> None:
+    def begin(self, names: list[str], name: str) -> None:
         """Unless that is where it was ended."""
-        self._passes = passes
+        self._names = names
         if self.state["pass"] != name:
-            self.state |= {"pass": name, "key": "", "id": 0, "kept": []}
+            self.state |= {"pass": name, "key": "", "id": 0, "kept": [], "seen": 0}
+
+    def tell(self, passes: float) -> None:
+        """How far it is: so many passes, and a part of one."""
+        total, merged = self.state["total"], self.state["merged"]
+        self._job.progress(int(passes * total), len(self._names) * total, f"looks at prospects: {merged:,} merged")
 
     def renew_keys(self) -> None:
         """Of prospects that came in some other way, or were changed, or whose keys were made by older rules."""
@@ -126,6 +132,6 @@ class _Run:
 
     def _keep(self, key: str, prospect_id: int, seen: int) -> None:
         self.state |= {"key": key, "id": prospect_id, "seen": self.state["seen"] + seen}
-        words = f"looks at prospects: {self.state['merged']:,} merged"
-        self._job.progress(self.state["seen"], max(self.state["seen"], self._passes * self.state["total"]), words)
+        share = min(1.0, self.state["seen"] / max(1, self.state["total"]))
+        self.tell(self._names.index(self.state["pass"]) + share)
         self._job.checkpoint(self.state)

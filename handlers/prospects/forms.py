@@ -33,7 +33,7 @@ SYNONYMS = {
     "country": "country, land, pays",
     "notes": "notes, note, comment, comments, remarks, description, notizen, bemerkung",
 }
-KNOWN = {synonym.strip(): column for column, words in SYNONYMS.items() for synonym in words.split(",")}
+BY_HEADING = {synonym.strip(): column for column, words in SYNONYMS.items() for synonym in words.split(",")}
 
 
 def mark_length(sample: bytes) -> int:
@@ -84,7 +84,7 @@ def delimiter_of(text: str, mapping: Mapping[str, str | None]) -> str:
 def columns_of(headings: Sequence[str], mapping: Mapping[str, str | None]) -> list[str | None]:
     """What each column is; None where nobody knows. The payload's word comes first."""
     told = {_plain(heading): column for heading, column in mapping.items()}
-    return [told[plain] if plain in told else KNOWN.get(plain) for plain in map(_plain, headings)]
+    return [told[plain] if plain in told else BY_HEADING.get(plain) for plain in map(_plain, headings)]
 
 
 def check_header(headings: Sequence[str], columns: Sequence[str | None], mapping: Mapping[str, str | None]) -> None:

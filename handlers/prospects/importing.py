@@ -42,8 +42,8 @@ def import_file(job: Job, wanted: ImportProspects) -> dict[str, Any]:
         cursor = _begin(file, wanted) if job.state is None else _read_cursor(job.state)
         _check_unchanged(file, cursor)
         for step in _steps(file, cursor):
+            _check_unchanged(file, cursor)  # after it was read, and before it is believed
             cursor = _do(job, step, cursor, rejects)
-            _check_unchanged(file, cursor)
             job.progress(cursor.place.offset, cursor.stamp[0], _words(cursor))
             job.checkpoint(asdict(cursor))
     rejects.end(cursor.reject_bytes)
@@ -54,8 +54,12 @@ def import_file(job: Job, wanted: ImportProspects) -> dict[str, Any]:
 def find_file(wanted: str) -> Path:
     """One that lies below IMPORT_FILES, whatever links and dots its path has."""
     base = Path(setting("IMPORT_FILES")).resolve()
-    path = (base / wanted).resolve()
-    if not path.is_relative_to(base) or not path.is_file():
+    try:
+        path = (base / wanted).resolve()
+        is_ours = path.is_relative_to(base) and path.is_file()
+    except (OSError, RuntimeError):  # a name that is too long, links that lead to themselves
+        is_ours = False
+    if not is_ours:
         raise Dead(f"there is no file {wanted!r} in IMPORT_FILES")
     return path
 

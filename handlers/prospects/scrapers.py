@@ -14,8 +14,8 @@ from mayfly import Dead, Job, Retry, Snooze, setting
 ASKED = ("name", "company", "email")  # and nothing that they answer: the same question must stay the same
 ANSWERED = {name: name for name in ("title", "phone", "linkedin", "website", "city", "country")}
 REST = timedelta(minutes=10)
-ANSWER_SECONDS = 8.0
-MOST_TRIED = 3  # in one run: the time of a job is bounded, and who failed is at rest when it is tried again
+CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 8.0
+MOST_TRIED = 2  # in one run: the time of a job is bounded, and who failed is at rest when it is tried again
 
 
 class Scraper(NamedTuple):
@@ -42,14 +42,18 @@ def ask(job: Job, question: dict[str, str], scrapers: list[Scraper]) -> Known:
         raise Snooze(until=min(at_rest[each.name] for each in scrapers))
     said = []
     for scraper in in_turn[:MOST_TRIED]:
-        outside = Outside(scraper.url, answer_seconds=ANSWER_SECONDS)
+        outside = Outside(scraper.url, connect_seconds=CONNECT_SECONDS, answer_seconds=ANSWER_SECONDS)
         try:
             return _profile(outside, question)
         except (Retry, Dead, Snooze) as error:
-            wait = timedelta(seconds=error.after or 0) if isinstance(error, Retry | Snooze) else REST
-            rest(job, scraper.name, str(error), wait or REST)
-            said.append(str(error) if not isinstance(error, Snooze) else f"{outside.who} has had too much")
+            said.append(f"{outside.who} has had too much" if isinstance(error, Snooze) else str(error))
+            rest(job, scraper.name, said[-1], _wait(error))
     raise Retry(f"no scraper has answered: {'; '.join(said)}")
+
+
+def _wait(error: Retry | Dead | Snooze) -> timedelta:
+    after = None if isinstance(error, Dead) else error.after
+    return REST if after is None else timedelta(seconds=after)
 
 
 def _profile(outside: Outside, question: dict[str, str]) -> Known:

@@ -83,6 +83,19 @@ def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: P
 
 
 @SQLITE
+def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
+    """Its runner was killed before its checkpoint: what it had written is written to the same place again."""
+    put("email\n")
+    (tmp_path / "people.csv").write_text("email\n" + "".join(f"bad {number}\n" for number in range(9)))
+    runs = [run_inline("import_prospects", {"path": "people.csv"}, slice_after=1) for _ in range(2)]
+
+    last = run_inline("import_prospects", {"path": "people.csv"}, state=runs[0].state)
+
+    rejects = (tmp_path / last.result["rejects"]).read_text().splitlines()
+    assert rejects[1:] == [f"{line},its mail address is none,bad {line - 2}" for line in range(2, 11)]
+
+
+@SQLITE
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -123,6 +136,8 @@ def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple
         (b"x", {"path": "link.csv"}, "there is no file 'link.csv' in IMPORT_FILES"),
         (b"x", {"path": "/etc/passwd"}, "there is no file '/etc/passwd' in IMPORT_FILES"),
         (b"x", {"path": "."}, "there is no file '.' in IMPORT_FILES"),
+        (b"x", {"path": "loop.csv"}, "there is no file 'loop.csv' in IMPORT_FILES"),
+        (b"x", {"path": "x" * 300}, "xxx' in IMPORT_FILES"),
     ],
 )
 def test_what_cannot_be_imported_is_final(
@@ -130,6 +145,7 @@ def test_what_cannot_be_imported_is_final(
 ) -> None:
     """With a sentence, at once."""
     (tmp_path / "link.csv").symlink_to("/etc/passwd")
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
 
     drained = put(content, **payload)
 
@@ -170,6 +186,26 @@ def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: P
     assert "the file was changed while it was read, at line 4: 3 rows of the old one are imported" in str(
         again.outcome.error
     )
+
+
+@SQLITE
+def test_a_file_that_grows_while_it_is_read_is_noticed(
+    platform: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the rows are believed that were read of it meanwhile."""
+    put("email\na@x.example\n")
+    read = importing._next_step
+
+    def read_and_append(*arguments: Any) -> Any:
+        with (tmp_path / "people.csv").open("a") as file:
+            file.write("b@x.example\n")
+        return read(*arguments)
+
+    monkeypatch.setattr(importing, "_next_step", read_and_append)
+    again = run_inline("import_prospects", {"path": "people.csv"}, raises=False)
+
+    assert "the file was changed while it was read, at line 1: 0 rows" in str(again.outcome.error)
+    assert prospects(platform, "email") == [("a@x.example",)]
 
 
 @SQLITE

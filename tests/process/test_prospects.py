@@ -1,0 +1,169 @@
+"""Imports and merges by real runners, killed at random moments: nothing is lost, and nothing is there twice."""
+
+import csv
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.databases import Databases
+from tests.handlers.conftest import migrate_all
+from tests.handlers.prospects.tables import insert
+from tests.process.installation import Installation, wait_until
+
+ROWS = 12_000
+PEOPLE = 3_000
+KILLS = 3
+CHECKPOINT = "SELECT checkpoint FROM mayfly_jobs"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def platform_installation(engine_name: str, databases: Databases, tmp_path: Path) -> Iterator[Installation]:
+    """With the tables of the handlers, too."""
+    with databases.fresh(engine_name, migrate_all) as url:
+        made = Installation(tmp_path, url, {"IMPORT_FILES": str(tmp_path)})
+        yield made
+        made.end()
+
+
+def drain_with_kills(installation: Installation, kills: int) -> int:
+    """Run cycles until all jobs have ended; kill runners on the way, each a random moment after a step was done."""
+    chance, killed = random.Random(1), 0
+    while installation.statuses().keys() & {"pending", "processing"}:
+        cycle = installation.start("dispatcher")
+        while killed < kills and cycle.poll() is None:
+            before = installation.rows(CHECKPOINT)
+            wait_until(lambda: installation.rows(CHECKPOINT) != before or cycle.poll() is not None, "a step")  # noqa: B023
+            time.sleep(chance.random() * 0.03)  # the random moment itself
+            for pid in installation.runner_pids():
+                with suppress(ProcessLookupError):  # it came to its end by itself
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        cycle.wait(90)
+    return killed
+
+
+# --- imports ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
+def test_an_import_that_is_killed_again_and_again_is_whole(platform_installation: Installation) -> None:
+    """Each good row is a prospect, each bad one is in the file of rejects, in order and once."""
+    killed, job = run_import(platform_installation, ROWS, KILLS)
+
+    assert (killed, job.status) == (KILLS, "done")
+    assert_whole(platform_installation, job)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
+def test_a_million_rows_need_little_memory(platform_installation: Installation) -> None:
+    """In slices, with kills, and with less than 100 MB for any runner."""
+    began = time.monotonic()
+    killed, job = run_import(platform_installation, 1_000_000, 5)
+
+    print(f"1,000,000 rows in {time.monotonic() - began:.0f} s, {job.slices} slices, {killed} kills")
+    peak = platform_installation.rows("SELECT MAX(peak_memory) AS bytes FROM mayfly_runners")[0].bytes
+    print(f"peak memory of a runner: {peak / MIB:.0f} MiB")
+    assert (killed, job.status) == (5, "done")
+    assert peak < 100_000_000
+    assert_whole(platform_installation, job)
+
+
+def run_import(installation: Installation, count: int, kills: int) -> tuple[int, Any]:
+    """Every tenth row is bad, and some notes have more than one line."""
+    with (installation.home / "people.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["E-Mail", "Name", "Company", "Notes"])
+        for number in range(count):
+            mail = "bad" if number % 10 == 9 else f"person{number}@example.com"
+            notes = "two\nlines" if number % 7 == 0 else ""
+            writer.writerow([mail, f"Ann Miller {number}", f"Company {number % 997}", notes])
+    [job_id] = installation.enqueue("import_prospects", '{"path": "people.csv"}', lane="import_prospects")
+    return drain_with_kills(installation, kills), installation.job(job_id)
+
+
+def assert_whole(installation: Installation, job: Any) -> None:
+    good, bad = lines_of(installation.home / "people.csv")
+    found = [row.line for row in installation.rows("SELECT line FROM app_prospects ORDER BY line")]
+    with (installation.home / f"people.csv.{job.id}.rejected.csv").open(newline="") as file:
+        rejects = [row[0] for row in csv.reader(file)]
+
+    assert found == good
+    assert rejects == ["line", *map(str, bad)]
+
+
+def lines_of(path: Path) -> tuple[list[int], list[int]]:
+    """Where the good and the bad records of the file begin."""
+    good: list[int] = []
+    bad: list[int] = []
+    begins = 2
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.reader(file)
+        next(reader)
+        for row in reader:
+            (bad if row[0] == "bad" else good).append(begins)
+            begins = reader.line_num + 1
+    return good, bad
+
+
+# --- merges -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+def test_merges_that_are_killed_again_and_again_are_right(platform_installation: Installation) -> None:
+    """Everybody is there once, and each of the others was merged once, by one row that says so."""
+    killed, job = run_dedup(platform_installation, PEOPLE, KILLS)
+
+    assert (killed, job.status) == (KILLS, "done")
+    assert_merged(platform_installation, PEOPLE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
+def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform_installation: Installation) -> None:
+    """Not by 2 × 10¹⁰ comparisons."""
+    killed, job = run_dedup(platform_installation, 100_000, 5)
+
+    print(f"200,000 prospects: {job.slices} slices, {killed} kills, {job.progress}")
+    assert (killed, job.status) == (5, "done")
+    assert_merged(platform_installation, 100_000)
+
+
+def run_dedup(installation: Installation, people: int, kills: int) -> tuple[int, Any]:
+    """Each person twice: half by the same mail, half by a name that is alike; many at the same company."""
+    chance = random.Random(2)
+    given = []
+    for number in range(people):
+        word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=14))
+        company = f"Company {number % 50}"
+        if number % 2:
+            given.append({"email": f"{word}@gmail.com", "name": None, "company": company})
+            given.append({"email": f"{word[0]}.{word[1:]}+x@googlemail.com", "name": None, "phone": "1"})
+        else:
+            given.append({"name": f"Ann {word}", "company": company})
+            given.append({"name": f"Ann {word}s", "company": f"{company} Inc.", "phone": "1"})
+    chance.shuffle(given)
+    insert(installation.url, given)
+    began = time.monotonic()
+    [job_id] = installation.enqueue("dedup_prospects", "{}", lane="dedup_prospects")
+    killed = drain_with_kills(installation, kills)
+    print(f"{len(given):,} prospects in {time.monotonic() - began:.0f} s")
+    return killed, installation.job(job_id)
+
+
+def assert_merged(installation: Installation, people: int) -> None:
+    living = installation.rows("SELECT phone FROM app_prospects WHERE merged_into IS NULL")
+    losers = installation.rows("SELECT id, merged_into FROM app_prospects WHERE merged_into IS NOT NULL ORDER BY id")
+    merges = installation.rows("SELECT loser_id, winner_id FROM app_merges ORDER BY loser_id")
+
+    assert (len(living), len(losers)) == (people, people)
+    assert {row.phone for row in living} == {"1"}
+    assert [tuple(row) for row in merges] == [tuple(row) for row in losers]
