@@ -122,17 +122,19 @@ def enqueue(
         expires_in=expires_in,
         batch=batch,
     )
-    if given is not None:
-        return insert_job(given, JOBS, new)
+    return _enqueued(new) if given is None else insert_job(given, JOBS, new)
+
+
+def _enqueued(new: NewJob) -> int | None:
+    """By itself at once, or with the job in whose handler we are."""
     job = holder()
     if job is not None:
         _hold(job, [new])
         return None
-    database = current_app().database
-    now = None if unique_key is None else current_app().now()
+    now = None if new.unique_key is None else current_app().now()
     # Who is to be told of a holder must not be told of a first try whose answer was lost.
-    twice = unique_key is not None and on_conflict != ERROR
-    return database.once(lambda own: insert_job(own, JOBS, new, now), twice=twice)
+    twice = new.unique_key is not None and new.on_conflict != ERROR
+    return current_app().database.once(lambda own: insert_job(own, JOBS, new, now), twice=twice)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mayfly import events, exits, opening
 from mayfly.app import use_app
@@ -43,6 +43,17 @@ if TYPE_CHECKING:
 Work = Callable[[list[Job]], Report]
 
 
+class Surroundings(NamedTuple):
+    """What a runner has from its first breath on."""
+
+    assignment: Assignment
+    settings: Settings
+    database: Database
+    guard: Guard
+    page: Page
+    log: Log
+
+
 def live(assignment: Assignment, settings: Settings, page: Page, log: Log, inherited: Inherited | None = None) -> int:
     """Work until the lane is empty or the guard ends it; the exit code."""
     guard = Guard(assignment.deadline, page)
@@ -52,7 +63,7 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log, inher
         database = inherited.database if inherited else opening.open_database(settings)
         registry = inherited.registry if inherited else None
         try:
-            return _work(assignment, settings, database, registry, guard, page, log)
+            return _work(Surroundings(assignment, settings, database, guard, page, log), registry)
         finally:
             page.note_repeats(database.repeats)
             database.close()
@@ -61,15 +72,8 @@ def live(assignment: Assignment, settings: Settings, page: Page, log: Log, inher
         return exits.ERROR
 
 
-def _work(
-    assignment: Assignment,
-    settings: Settings,
-    database: Database,
-    registry: Registry | None,
-    guard: Guard,
-    page: Page,
-    log: Log,
-) -> int:
+def _work(around: Surroundings, registry: Registry | None) -> int:
+    assignment, settings, database, guard, page, log = around
     lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
     outbox = Outbox(database, JOBS, settler, log)
@@ -86,19 +90,7 @@ def _work(
     if tracing is not None:
         tracing.hooks, told = hooks, tracing
     takings = _takings(registry, assignment)
-    invoker = Invoker(
-        registry=registry.hooked(told) if told else registry,
-        database=database,
-        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings, settings.lanes),
-        guard=guard,
-        page=page,
-        usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
-        window_seconds=assignment.window_seconds,
-        dice=random.random,
-        announce=_announce(settings, database),
-        paused_types=pausing.types,
-        unconfigured=_unconfigured(registry),
-    )
+    invoker = _invoker(around, registry.hooked(told) if told else registry, takings, pausing)
     foresight = _foresight(assignment, registry, guard, log)
     batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings), foresight=foresight)
     try:
@@ -115,6 +107,23 @@ def _work(
             hooks.close()
         if tracing is not None:
             tracing.close()
+
+
+def _invoker(around: Surroundings, registry: Registry, takings: "Takings | None", pausing: Pausing) -> Invoker:
+    assignment, settings, database, guard, page, _log = around
+    return Invoker(
+        registry=registry,
+        database=database,
+        lifeline=MainLifeline(assignment.worker_id, Horizon(guard, page), database, takings, settings.lanes),
+        guard=guard,
+        page=page,
+        usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
+        window_seconds=assignment.window_seconds,
+        dice=random.random,
+        announce=_announce(settings, database),
+        paused_types=pausing.types,
+        unconfigured=_unconfigured(registry),
+    )
 
 
 def _hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":

@@ -23,6 +23,7 @@ import handlers.samples
 import handlers.search  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
+from tests.shelf import Shelf
 
 Report = dict[str, dict[str, str]]
 
@@ -49,12 +50,17 @@ def database_url(engine_name: str, databases: Databases) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture
-def migrated_url(engine_name: str, databases: Databases) -> Iterator[str]:
-    """The URL of a new database with Mayfly's tables."""
-    from mayfly.migrations import migrate
+@pytest.fixture(scope="session")
+def shelf(databases: Databases) -> Iterator[Shelf]:
+    """The databases that are used again; see there."""
+    with Shelf(databases) as opened:
+        yield opened
 
-    with databases.fresh(engine_name, migrate) as url:
+
+@pytest.fixture
+def migrated_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
+    """The URL of a database with Mayfly's tables that looks like new. Hundreds of tests ask for one."""
+    with shelf.like_new(engine_name) as url:
         yield url
 
 

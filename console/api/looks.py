@@ -87,7 +87,8 @@ async def runners(site: Here, limit: Size = 50, live: bool = False) -> Facts:
 @router.get("/dead", response_model=model_of(browse.DeadGroups), responses=described(422))
 async def dead(site: Here, lane: str | None = None) -> Facts:
     """The newest dead jobs by type and error, the most frequent first."""
-    return (await site.look(lambda each: browse.list_dead(each, JOBS, lane))).facts()
+    now = site.database.clock.now()
+    return (await site.look(lambda each: browse.list_dead(each, JOBS, lane, now))).facts()
 
 
 @router.get("/audit", response_model=list_of("deeds", browse.DeedView), responses=described(422))

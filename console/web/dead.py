@@ -7,8 +7,10 @@ from console.web.page import Here, Viewer, now_of, render
 from console.web.redact import of_payload
 from mayfly.connection import Connection
 from mayfly.jobs import browse
-from mayfly.jobs.browse import Deaths
+from mayfly.jobs.browse import DeadGroups
 from mayfly.schema import JOBS
+
+LOOKED_AT = 2_000  # a page has a tenth of a second
 
 router = APIRouter()
 
@@ -19,9 +21,9 @@ async def show(request: Request, site: Here, _person: Viewer, lane: str = "") ->
     return render(request, "dead.html", found=found, lane=lane, windows=tuple(browse.WINDOWS))
 
 
-def _look(connection: Connection, site: Site, lane: str | None) -> Deaths:
+def _look(connection: Connection, site: Site, lane: str | None) -> DeadGroups:
     """What is hidden in the newest one's payload is hidden in the words of its group."""
-    found = browse.list_deaths(connection, JOBS, now_of(site), lane)
+    found = browse.list_dead(connection, JOBS, lane, now_of(site), browse.newest, LOOKED_AT)
     hidden = site.settings.redact
     payloads = browse.read_payloads(connection, JOBS, [each.newest_id for each in found.groups]) if hidden else {}
     groups = [

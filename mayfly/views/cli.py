@@ -139,11 +139,12 @@ def dead(lane: str | None, as_json: bool) -> int:
     from mayfly.views.text import dead_text
 
     database = open_database(load_settings())
-    found = database.read(lambda connection: browse.list_dead(connection, JOBS, lane))
+    now = database.clock.now()
+    found = database.read(lambda connection: browse.list_dead(connection, JOBS, lane, now))
     if as_json:
         click.echo(json.dumps(found.facts(), indent=2))
         return exits.SUCCESS
-    click.echo(dead_text(found, database.clock.now()))
+    click.echo(dead_text(found, now))
     if found.is_cut:
         click.echo(f"There are more: these are of the newest {found.looked_at:,}.", err=True)
     return exits.SUCCESS

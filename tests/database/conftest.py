@@ -11,22 +11,6 @@ from sqlalchemy.pool import NullPool
 from mayfly.app import App, use_app
 from mayfly.engine import Database
 from mayfly.settings import load_settings
-from tests.database.shelf import Shelf
-from tests.databases import Databases
-
-
-@pytest.fixture(scope="session")
-def shelf(databases: Databases) -> Iterator[Shelf]:
-    """The databases that are used again; see there."""
-    with Shelf(databases) as opened:
-        yield opened
-
-
-@pytest.fixture
-def migrated_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
-    """The URL of a database with Mayfly's tables that looks like new. Hundreds of tests ask for one."""
-    with shelf.like_new(engine_name) as url:
-        yield url
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 
 from mayfly.connection import Connection
 from mayfly.dialect import Values
+from mayfly.engine import Database
 
 BITMAP = "Bitmap Heap Scan"
 
@@ -19,6 +20,10 @@ class Look:
     scans: tuple[str, ...]  # tables or indexes that were read from one end to the other
     sorts: bool
     rows: int | None  # that were read; SQLite does not tell
+
+
+def explained(database: Database, statement: str, values: Values) -> Look:
+    return database.run(lambda connection: explain(connection, statement, values))
 
 
 def explain(connection: Connection, statement: str, values: Values) -> Look:

@@ -4,11 +4,8 @@
 """
 
 import json
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import cache
 
 import pytest
 from sqlalchemy import bindparam, text
@@ -36,53 +33,34 @@ from mayfly.jobs.ranges import Range, past
 from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
 from mayfly.jobs.unique import holder_statement, over_statement
 from mayfly.jobs.which import Which, ranges
-from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
 from mayfly.schema import JOBS, NORMAL
-from tests.database.plans import Look, explain, plan_of
+from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
+from tests.database.plans import Look, explained, plan_of
 from tests.databases import Databases
 from tests.factories import insert_rows
 from tests.looking import run
-from tests.servers import engine_names
 
 CROWD = 200_000
 DUE = 100
 
-SEQUENCES = {
-    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {0}) SELECT n FROM s)",
-    "mariadb": "(SELECT seq AS n FROM seq_1_to_{0}) AS s",
-    "postgres": "generate_series(1, {0}) AS s(n)",
-}
-ANALYSE = {"sqlite": "ANALYZE", "mariadb": "ANALYZE TABLE mayfly_jobs", "postgres": "ANALYZE mayfly_jobs"}
-
-
 # Right after a bulk insert a database can only guess what is in the table; later it has statistics.
-STAGES = [
-    (name, stage) for name in engine_names(os.environ) if name in SEQUENCES for stage in ("guessing", "informed")
-]
+STAGES = [(name, stage) for name in ENGINES for stage in ("guessing", "informed")]
 
 
 @pytest.fixture(scope="module")
-def crowds(databases: Databases) -> Iterator[Callable[[str], Database]]:
-    """The crowded table of each engine, filled once for both stages."""
-    with ExitStack() as stack:
-
-        @cache
-        def crowd(engine_name: str) -> Database:
-            database = Database(stack.enter_context(databases.fresh(engine_name, migrate)))
-            stack.callback(database.close)
-            fill_all(database, engine_name)
-            return database
-
-        yield crowd
+def crowds(databases: Databases) -> Iterator[Crowds]:
+    """Filled once for both stages."""
+    with crowds_of(databases, fill_all) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module", params=STAGES, ids="-".join)
-def crowded(request: pytest.FixtureRequest, crowds: Callable[[str], Database]) -> Database:
+def crowded(request: pytest.FixtureRequest, crowds: Crowds) -> Database:
     engine_name, stage = request.param
     database = crowds(engine_name)
     if stage == "informed":
-        database.run(lambda connection: connection.execute(ANALYSE[engine_name]))
+        analyse(database, engine_name, "mayfly_jobs")
     return database
 
 
@@ -316,10 +294,6 @@ def ranges_of(database: Database, which: Which) -> list[Range]:
     return database.read(lambda connection: ranges(connection, JOBS, which, cancellable(JOBS), {}))
 
 
-def explained(database: Database, statement: str, values: Values) -> Look:
-    return database.run(lambda connection: explain(connection, statement, values))
-
-
 def next_ten(now: datetime) -> Values:
     return {"lane": "default", "priority": NORMAL, "now": now, "size": 10}
 
@@ -352,8 +326,7 @@ def fill_totals(database: Database, engine_name: str, count: int) -> None:
         f" FROM {SEQUENCES[engine_name].format(count)}"
     )
     run(database, lambda connection: connection.execute(statement))
-    analyse = "ANALYZE TABLE mayfly_totals" if engine_name == "mariadb" else "ANALYZE mayfly_totals"
-    database.run(lambda connection: connection.execute(analyse))
+    analyse(database, engine_name, "mayfly_totals")
 
 
 def fill(

@@ -280,7 +280,7 @@ def browsing(database: Database) -> Iterator[str]:
         "count a group", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(group_key="g")))
     )
     insert_row(database, lane="dying", status="dead", finished_at=now)
-    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_deaths(c, JOBS, now, "dying")))
+    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "dying", now)))
     yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 2, 1, "g")))
     yield chapter("payloads", lambda: database.read(lambda c: browse.read_payloads(c, JOBS, [1, 2])))
     yield chapter("search by a field", jobs(Which(lane="mail", status="dead"), field=("to", "ann")))

@@ -3,12 +3,8 @@
 40,000 cycles and totals, 40,000 runners, a month of history.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from datetime import timedelta
-from functools import cache, partial
-from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, text
@@ -21,33 +17,23 @@ from mayfly.jobs.browse.lately import DEATHS, DONE_BY_LANE
 from mayfly.jobs.browse.minutes import SINCE
 from mayfly.jobs.browse.runners import ended_statement
 from mayfly.jobs.keep import SPANS
-from mayfly.migrations import migrate
 from mayfly.migrations.types import UtcDateTime
-from tests.database.plans import Look, explain
-from tests.database.test_explain import SEQUENCES
+from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
+from tests.database.plans import explained
 from tests.databases import Databases
 from tests.looking import run
-from tests.servers import engine_names
 
 PAST = 40_000
 
 
 @pytest.fixture(scope="module")
-def pasts(databases: Databases) -> Iterator[Callable[[str], Database]]:
-    with ExitStack() as stack:
-
-        @cache
-        def past(engine_name: str) -> Database:
-            database = Database(stack.enter_context(databases.fresh(engine_name, migrate)))
-            stack.callback(database.close)
-            fill(database, engine_name)
-            return database
-
-        yield past
+def pasts(databases: Databases) -> Iterator[Crowds]:
+    with crowds_of(databases, fill) as opened:
+        yield opened
 
 
-@pytest.fixture(scope="module", params=[name for name in engine_names(os.environ) if name in SEQUENCES])
-def aged(request: pytest.FixtureRequest, pasts: Callable[[str], Database]) -> Database:
+@pytest.fixture(scope="module", params=ENGINES)
+def aged(request: pytest.FixtureRequest, pasts: Crowds) -> Database:
     return pasts(request.param)
 
 
@@ -91,10 +77,6 @@ def test_a_page_of_ended_runners_reads_itself_alone(aged: Database) -> None:
         assert look.rows is None or look.rows <= 60
 
 
-def explained(database: Database, statement: str, values: dict[str, Any]) -> Look:
-    return database.run(lambda connection: explain(connection, statement, values))
-
-
 def fill(database: Database, engine_name: str) -> None:
     """One a minute of each, back to a month ago."""
     now = database.clock.now()
@@ -123,11 +105,5 @@ def fill(database: Database, engine_name: str) -> None:
     for each in statements:
         statement = text(each.replace('":', '"\\:'))
         bound = statement.bindparams(given) if ":now" in each else statement
-        run(database, partial(_execute, statement=bound))
-    for table in ("mayfly_cycles", "mayfly_totals", "mayfly_runners", "mayfly_history"):
-        analyse = f"ANALYZE TABLE {table}" if engine_name == "mariadb" else f"ANALYZE {table}"
-        database.run(partial(_execute, statement=analyse))
-
-
-def _execute(connection: Any, statement: Any) -> None:
-    connection.execute(statement)
+        run(database, lambda connection, bound=bound: connection.execute(bound))  # type: ignore[misc]
+    analyse(database, engine_name, "mayfly_cycles", "mayfly_totals", "mayfly_runners", "mayfly_history")

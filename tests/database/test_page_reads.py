@@ -112,7 +112,7 @@ def test_deaths_are_grouped_with_how_many_were_lately(database: Database) -> Non
             newest[error] = job_id
     insert_row(database, type="mail", status="dead")  # whose attempts are pruned, and nobody knows when it died
 
-    found = database.read(lambda connection: browse.list_deaths(connection, JOBS, now))
+    found = database.read(lambda connection: browse.list_dead(connection, JOBS, None, now, browse.newest))
 
     assert [(each.error, each.jobs, tuple(each.lately.values()), each.message) for each in found.groups] == [
         ("x", 3, (1, 2, 3), "no x"),

@@ -7,8 +7,8 @@ import pytest
 from mayfly.migrations import migrate
 from mayfly.migrations.apps import app_tables, migrate_app
 from mayfly.testing import using_database
-from tests.databases import Databases
 from tests.handlers.community import Community
+from tests.shelf import Shelf
 
 
 def migrate_all(url: str) -> None:
@@ -19,9 +19,9 @@ def migrate_all(url: str) -> None:
 
 
 @pytest.fixture
-def platform_url(engine_name: str, databases: Databases) -> Iterator[str]:
-    """The URL of a new database with all tables."""
-    with databases.fresh(engine_name, migrate_all) as url:
+def platform_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
+    """The URL of a database with all tables that looks like new."""
+    with shelf.like_new(engine_name, migrate_all) as url:
         yield url
 
 

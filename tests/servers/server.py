@@ -1,5 +1,6 @@
 """A database server, whoever runs it, as the tests see it: databases are made on it and dropped."""
 
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, ClassVar
@@ -7,6 +8,13 @@ from typing import Any, ClassVar
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
+
+END_SECONDS = 30.0
+# Where sessions are listed, by which database and number, and what ends one.
+SESSIONS = {
+    "mariadb": ("information_schema.processlist", "db", "id", "KILL {}"),
+    "postgres": ("pg_stat_activity", "datname", "pid", "SELECT pg_terminate_backend({})"),
+}
 
 
 class Unavailable(Exception):
@@ -49,14 +57,32 @@ class Server:
             self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             return
         # Differs because MariaDB would wait for the metadata lock of such a transaction.
-        for (session,) in self.execute(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"):
-            with suppress(DBAPIError):  # it went by itself meanwhile
-                self.execute(f"KILL {session}")
+        self._kill_sessions(name)
         self.execute(f"DROP DATABASE IF EXISTS {name}")
+
+    def end_sessions(self, database: str) -> None:
+        """All that work in it, to their very end: what they have begun is committed or undone."""
+        deadline = time.monotonic() + END_SECONDS
+        while self._kill_sessions(database):
+            assert time.monotonic() < deadline, f"there are still sessions in {database}"
+            time.sleep(0.01)
+
+    def _kill_sessions(self, database: str) -> int:
+        """How many there were."""
+        table, column, key, kill = SESSIONS["postgres" if self.is_postgres else "mariadb"]
+        sessions = self.execute(f"SELECT {key} FROM {table} WHERE {column} = '{database}'")
+        for (session,) in sessions:
+            with suppress(DBAPIError):  # it went by itself meanwhile
+                self.execute(kill.format(session))
+        return len(sessions)
+
+    def engine_for(self, database: str) -> Engine:
+        """It commits each statement, and keeps no connection open."""
+        return self._engine(make_url(self.url(database)))
 
     def run_in(self, database: str, statements: Iterable[str]) -> None:
         """Run them in one connection to that database."""
-        with self._engine(make_url(self.url(database))).connect() as connection:
+        with self.engine_for(database).connect() as connection:
             for statement in statements:
                 connection.exec_driver_sql(statement)
 

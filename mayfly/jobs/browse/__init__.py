@@ -2,8 +2,7 @@
 
 from mayfly.jobs.browse.capped import MOST_COUNTED, Capped
 from mayfly.jobs.browse.cycles import CycleView, HostView, list_cycles, list_hosts
-from mayfly.jobs.browse.dead import DeadGroup, DeadGroups, list_dead
-from mayfly.jobs.browse.deaths import WINDOWS, DeathGroup, Deaths, list_deaths
+from mayfly.jobs.browse.dead import WINDOWS, DeadGroup, DeadGroups, list_dead, newest
 from mayfly.jobs.browse.deeds import DeedView, list_deeds
 from mayfly.jobs.browse.family import Family, Relative, read_family
 from mayfly.jobs.browse.fields import read_payloads
@@ -19,9 +18,9 @@ from mayfly.jobs.browse.tabs import count_statuses
 
 __all__ = [
     "LONGEST_PAGE", "MOST_COUNTED", "PERIODS", "SEARCHED", "WINDOWS", "Capped", "CycleView", "DeadGroup",
-    "DeadGroups", "DeathGroup", "Deaths", "DeedView", "Family", "Gap", "History", "HostView", "JobLine", "JobView",
-    "LaneView", "Minutes", "NewlyDead", "Page", "Period", "Point", "Regularity", "Relative", "RunnerView", "Status",
-    "count_statuses", "is_overrun", "list_cycles", "list_dead", "list_deaths", "list_deeds", "list_ended",
-    "list_hosts", "list_jobs", "list_lanes", "list_minutes", "list_newly_dead", "list_runners", "read_family",
-    "read_history", "read_job", "read_payloads", "read_regularity", "read_sparks", "read_status", "runners_named",
+    "DeadGroups", "DeedView", "Family", "Gap", "History", "HostView", "JobLine", "JobView", "LaneView", "Minutes",
+    "NewlyDead", "Page", "Period", "Point", "Regularity", "Relative", "RunnerView", "Status", "count_statuses",
+    "is_overrun", "list_cycles", "list_dead", "list_deeds", "list_ended", "list_hosts", "list_jobs", "list_lanes",
+    "list_minutes", "list_newly_dead", "list_runners", "newest", "read_family", "read_history", "read_job",
+    "read_payloads", "read_regularity", "read_sparks", "read_status", "runners_named",
 ]  # fmt: skip

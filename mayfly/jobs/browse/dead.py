@@ -1,7 +1,10 @@
-"""Dead jobs by type and error: the fingerprint of their last attempt says which of them died of the same."""
+"""Dead jobs by type and error, and how many of each died lately.
 
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+The fingerprint of their last attempt says which of them died of the same.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,6 +18,7 @@ from mayfly.wording import ERROR_LIMIT
 
 LOOKED_AT = 5_000  # the newest dead jobs: to find the last attempt of each takes its time
 MOST_GROUPS = 100
+WINDOWS = {"1h": timedelta(hours=1), "24h": timedelta(hours=24), "7d": timedelta(days=7)}
 
 
 class DeadGroup(NamedTuple):
@@ -24,6 +28,7 @@ class DeadGroup(NamedTuple):
     first_at: datetime | None
     last_at: datetime | None
     newest_id: int
+    lately: Mapping[str, int]  # by the name of the window, if asked for
     message: str | None = None  # of the newest
 
     def facts(self) -> dict[str, Any]:
@@ -31,7 +36,7 @@ class DeadGroup(NamedTuple):
 
 
 class DeadGroups(NamedTuple):
-    groups: tuple[DeadGroup, ...]  # most frequent first
+    groups: tuple[DeadGroup, ...]
     looked_at: int
     is_cut: bool  # there are more dead jobs, or more groups, than these
 
@@ -40,21 +45,43 @@ class DeadGroups(NamedTuple):
         return {"groups": groups, "looked_at": self.looked_at, "is_cut": self.is_cut}
 
 
-def list_dead(connection: Connection, jobs: JobTable, lane: str | None = None) -> DeadGroups:
-    """Of the newest in each lane and priority, as many as are worth reading."""
+def most_frequent(group: DeadGroup) -> Any:
+    """Those first of which there are most."""
+    return -group.jobs, -group.newest_id
+
+
+def newest(group: DeadGroup) -> Any:
+    """Those first that died last."""
+    return group.last_at is None, -group.last_at.timestamp() if group.last_at else 0.0, -group.newest_id
+
+
+def list_dead(
+    connection: Connection,
+    jobs: JobTable,
+    lane: str | None = None,
+    now: datetime | None = None,
+    order: Callable[[DeadGroup], Any] = most_frequent,
+    looked_at: int | None = None,
+) -> DeadGroups:
+    """Of the newest in each lane and priority, as many as are worth reading; with `now`, how many died lately."""
+    since = {} if now is None else {name: now - window for name, window in WINDOWS.items()}
     which = Which(lane=lane, status=DEAD).checked()
     found = not_empty(connection, ranges(connection, jobs, which, {DEAD: ""}, {}))
-    share = LOOKED_AT // max(1, len(found))
-    looked = [group for each in found for group in _groups(connection, jobs, each, share)]
-    groups = sorted(added_up(looked), key=lambda group: (-group.jobs, -group.newest_id))
+    share = (looked_at or LOOKED_AT) // max(1, len(found))
+    looked = [group for each in found for group in _groups(connection, jobs, each, share, since)]
+    groups = sorted(added_up(looked), key=order)
     is_cut = len(groups) > MOST_GROUPS or any(each.floor(connection, share + 1) for each in found)
     told = tuple(_with_messages(connection, jobs, groups[:MOST_GROUPS]))
     return DeadGroups(told, sum(each.jobs for each in groups), is_cut)
 
 
-def _groups(connection: Connection, jobs: JobTable, found: Range, size: int) -> Iterator[DeadGroup]:
-    rows = connection.execute(groups_statement(jobs, found), found.given(size)).all()
-    return (DeadGroup(**read_row(DeadGroup._fields[:-1], row)) for row in rows)
+def _groups(
+    connection: Connection, jobs: JobTable, found: Range, size: int, since: Mapping[str, datetime]
+) -> Iterator[DeadGroup]:
+    columns, values = DeadGroup._fields[:-2], {f"since_{name}": at for name, at in since.items()}
+    for row in connection.execute(groups_statement(jobs, found, since), {**found.given(size), **values}).all():
+        lately = dict(zip(since, map(int, row[len(columns) :]), strict=True))
+        yield DeadGroup(**read_row(columns, row[: len(columns)]), lately=lately)
 
 
 def added_up(groups: Iterable[DeadGroup]) -> list[DeadGroup]:
@@ -72,6 +99,7 @@ def _sum(one: DeadGroup, other: DeadGroup) -> DeadGroup:
         first_at=min(filter(None, (one.first_at, other.first_at)), default=None),
         last_at=max(filter(None, (one.last_at, other.last_at)), default=None),
         newest_id=max(one.newest_id, other.newest_id),
+        lately={name: one.lately[name] + other.lately[name] for name in one.lately},
     )
 
 
@@ -81,9 +109,10 @@ def _with_messages(connection: Connection, jobs: JobTable, groups: Sequence[Dead
     return [each._replace(message=one_line(messages.get(each.newest_id))) for each in groups]
 
 
-def groups_statement(jobs: JobTable, found: Range) -> str:
+def groups_statement(jobs: JobTable, found: Range, windows: Iterable[str]) -> str:
+    lately = "".join(f", SUM(CASE WHEN died_at >= :since_{name} THEN 1 ELSE 0 END)" for name in windows)
     return (
-        "SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id)"
+        f"SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id){lately}"
         f" FROM ({newest_dead(jobs, found)}) AS died GROUP BY job_type, fingerprint"
     )
 

@@ -39,8 +39,11 @@ class Api:
     options: Sequence[str] = ("--api-only",)
 
     def __post_init__(self) -> None:
-        self.token = self.make_token("everything", *SCOPES)
+        self.renew_token()
         self.process = self.start()
+
+    def renew_token(self) -> None:
+        self.token = self.make_token("everything", *SCOPES)
 
     def start(self) -> subprocess.Popen[str]:
         process = self.installation.start("console", *self.options, CONSOLE_PORT=str(self.port), **self.settings)

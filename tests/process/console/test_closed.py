@@ -22,34 +22,32 @@ def operations(api: Api) -> list[tuple[str, str]]:
     return [(method.upper(), path.replace("{job_id}", "1")) for path, found in paths.items() for method in found]
 
 
-def test_without_a_token_nothing_but_livez_and_health_answers(serving: Any) -> None:
+def test_without_a_token_nothing_but_livez_and_health_answers(served: Api) -> None:
     """401 for everything else, be it there or not."""
-    api: Api = serving()
-    asked = [*operations(api), ("GET", HERE), ("GET", "/nowhere"), ("DELETE", "/"), ("GET", "/docs")]
+    asked = [*operations(served), ("GET", HERE), ("GET", "/nowhere"), ("DELETE", "/"), ("GET", "/docs")]
 
-    answers = {f"{method} {path}": api.ask(method, path, token=None).status for method, path in asked}
+    answers = {f"{method} {path}": served.ask(method, path, token=None).status for method, path in asked}
 
     opened = {what for what, status in answers.items() if status != 401}
     assert opened == {"GET /livez", "GET /health"}
     assert len(asked) > 10
 
 
-def test_a_token_counts_only_as_a_bearer_in_its_header(serving: Any) -> None:
+def test_a_token_counts_only_as_a_bearer_in_its_header(served: Api) -> None:
     """Least of all in an address, which every proxy writes down."""
-    api: Api = serving()
     sent = [
         {"Authorization": "Bearer "},
         {"Authorization": "Bearer mayfly_wrong"},
-        {"Authorization": f"Basic {api.token}"},
-        {"X-Token": api.token},
-        {"Cookie": f"token={api.token}"},
+        {"Authorization": f"Basic {served.token}"},
+        {"X-Token": served.token},
+        {"Cookie": f"token={served.token}"},
     ]
 
-    answers = [api.ask("GET", HERE, token=None, headers=each).status for each in sent]
+    answers = [served.ask("GET", HERE, token=None, headers=each).status for each in sent]
 
     assert answers == [401] * len(sent)
-    assert api.ask("GET", f"{HERE}?token={api.token}&access_token={api.token}", token=None).status == 401
-    assert api.ask("GET", HERE, token=None, headers={"Authorization": f"bearer {api.token}"}).status == 200
+    assert served.ask("GET", f"{HERE}?token={served.token}&access_token={served.token}", token=None).status == 401
+    assert served.ask("GET", HERE, token=None, headers={"Authorization": f"bearer {served.token}"}).status == 200
 
 
 def test_revoked_and_expired_tokens_open_nothing(api: Api) -> None:
@@ -63,17 +61,16 @@ def test_revoked_and_expired_tokens_open_nothing(api: Api) -> None:
     assert [before, *(api.ask("GET", HERE, token=each).status for each in (old, lent))] == [200, 401, 401]
 
 
-def test_each_route_needs_its_scope(serving: Any) -> None:
+def test_each_route_needs_its_scope(served: Api) -> None:
     """A token with all scopes but one is refused where that one is needed, and every scope is needed somewhere."""
-    api: Api = serving()
     needed: dict[str, list[str]] = {}
     for scope in SCOPES:
-        token = api.make_token(f"no-{scope}", *(SCOPES.keys() - {scope}))
-        for method, path in operations(api):
-            if api.ask(method, path, body={} if method == "POST" else None, token=token).status == 403:
+        token = served.make_token(f"no-{scope}", *(SCOPES.keys() - {scope}))
+        for method, path in operations(served):
+            if served.ask(method, path, body={} if method == "POST" else None, token=token).status == 403:
                 needed.setdefault(f"{method} {path}", []).append(scope)
 
-    open_to_all = {f"{method} {path}" for method, path in operations(api)} - needed.keys()
+    open_to_all = {f"{method} {path}" for method, path in operations(served)} - needed.keys()
     assert open_to_all == {"GET /livez", "GET /health"}
     assert all(len(scopes) == 1 for scopes in needed.values())
     assert {scope for [scope] in needed.values()} == SCOPES.keys()
@@ -108,16 +105,14 @@ def test_behind_a_proxy_that_speaks_tls_it_may_listen_anywhere(serving: Any) -> 
     assert serving(CONSOLE_HOST="0.0.0.0", CONSOLE_TLS_PROXY="true").is_up
 
 
-def test_an_address_that_is_taken_is_a_sentence(serving: Any) -> None:
+def test_an_address_that_is_taken_is_a_sentence(served: Api) -> None:
     """Exit code 1; the one that is there goes on."""
-    api: Api = serving()
-
-    second = api.installation.run("console", "--api-only", CONSOLE_PORT=str(api.port))
+    second = served.installation.run("console", "--api-only", CONSOLE_PORT=str(served.port))
 
     assert second.returncode == 1
-    assert f"The console cannot listen on 127.0.0.1, port {api.port}: Address already in use" in second.stderr
+    assert f"The console cannot listen on 127.0.0.1, port {served.port}: Address already in use" in second.stderr
     assert "Traceback" not in second.stderr
-    assert api.is_up
+    assert served.is_up
 
 
 def test_a_missing_package_is_a_sentence(embedded: Installation) -> None:

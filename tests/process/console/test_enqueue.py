@@ -107,24 +107,22 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_wrong_is_named(serving: Any) -> None:
+def test_what_is_wrong_is_named(served: Api) -> None:
     """422 with the field, for each kind of mistake; and nothing of it is enqueued."""
-    api = serving()
-    found = [api.post("/enqueue", body) for body, _field in BAD]
+    found = [served.post("/enqueue", body) for body, _field in BAD]
 
     assert [each.status for each in found] == [422] * len(BAD), [each.text for each in found if each.status != 422]
     named = [{wrong["field"] for wrong in each.json["errors"]} for each in found]
     assert [field for (_body, field), fields in zip(BAD, named, strict=True) if field not in fields] == []
-    assert api.installation.statuses() == {}
+    assert served.installation.statuses() == {}
 
 
-def test_bodies_that_cannot_be_read_are_refused(serving: Any) -> None:
+def test_bodies_that_cannot_be_read_are_refused(served: Api) -> None:
     """No JSON, half a character, too deep, numbers too long for Python: each a sentence."""
-    api = serving()
     deep = b'{"type": "noop", "payload": ' + b'{"a":' * 40 + b"1" + b"}" * 41
     bodies = [b"{", b"\xff", b"[" * 100_000, deep, b'{"type": "noop", "payload": {"n": ' + b"1" * 5000 + b"}}", b""]
 
-    found = [api.post("/enqueue", raw=each) for each in bodies]
+    found = [served.post("/enqueue", raw=each) for each in bodies]
 
     assert [each.status for each in found] == [422] * len(bodies)
     assert {each.headers["content-type"] for each in found} == {"application/problem+json"}
@@ -142,11 +140,10 @@ def test_what_is_too_large_is_refused(serving: Any) -> None:
 
 
 @pytest.mark.parametrize("status", ["401", "403"])
-def test_who_may_not_enqueue_does_not(serving: Any, status: str) -> None:
+def test_who_may_not_enqueue_does_not(served: Api, status: str) -> None:
     """No token, and one that is for something else."""
-    api = serving()
-    token = None if status == "401" else api.make_token("reader", "read")
+    token = None if status == "401" else served.make_token("reader", "read")
 
-    answer = api.post("/enqueue", {"type": "noop"}, token=token)
+    answer = served.post("/enqueue", {"type": "noop"}, token=token)
 
-    assert (answer.status, api.installation.statuses()) == (int(status), {})
+    assert (answer.status, served.installation.statuses()) == (int(status), {})

@@ -119,18 +119,18 @@ def test_a_poller_that_hung_up_gets_no_job(api: Api) -> None:
     assert api.installation.rows("SELECT claims FROM mayfly_jobs")[0].claims == 1
 
 
-def test_the_console_ends_at_once_though_somebody_waits(api: Api) -> None:
+def test_the_console_ends_at_once_though_somebody_waits(own_api: Api) -> None:
     """SIGTERM lets those go who wait: empty answers, exit code 0, no traceback."""
     found: list[list[dict[str, Any]]] = []
-    poller = threading.Thread(target=lambda: found.append(api.pull(wait=20)))
+    poller = threading.Thread(target=lambda: found.append(own_api.pull(wait=20)))
     poller.start()
-    wait_until(lambda: is_known(api), "somebody waits")
+    wait_until(lambda: is_known(own_api), "somebody waits")
     started = time.monotonic()
 
-    api.process.terminate()
-    _out, errors = api.process.communicate(timeout=15)
+    own_api.process.terminate()
+    _out, errors = own_api.process.communicate(timeout=15)
     poller.join()
 
-    assert (found, api.process.returncode) == ([[]], 0)
+    assert (found, own_api.process.returncode) == ([[]], 0)
     assert time.monotonic() - started < 8
     assert "Traceback" not in errors

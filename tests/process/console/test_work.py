@@ -7,6 +7,7 @@ from tests.process.console.api import Api
 
 
 def totals(api: Api) -> dict[str, int]:
+    """Of a console of the test's own: it counts in its memory, and tells the sum."""
     rows = api.installation.rows("SELECT outcome, SUM(jobs) AS jobs FROM mayfly_totals GROUP BY outcome")
     return {row.outcome: int(row.jobs) for row in rows}
 
@@ -24,30 +25,32 @@ def expire(api: Api, *ids: int) -> None:
         )
 
 
-def test_a_job_is_pulled_done_and_counted(api: Api) -> None:
+def test_a_job_is_pulled_done_and_counted(own_api: Api) -> None:
     """The row, its result, its owner and the totals say so."""
-    [job_id] = api.installation.enqueue("resize", '{"image": 7}', lane="outside")
+    [job_id] = own_api.installation.enqueue("resize", '{"image": 7}', lane="outside")
 
-    [job] = api.pull()
-    answer = api.post(f"/jobs/{job_id}/done", {"claim": job["claim"], "result": {"width": 640}})
+    [job] = own_api.pull()
+    answer = own_api.post(f"/jobs/{job_id}/done", {"claim": job["claim"], "result": {"width": 640}})
 
-    row = api.installation.job(job_id)
+    row = own_api.installation.job(job_id)
     assert (job["id"], job["payload"], job["attempt"]) == (job_id, {"image": 7}, 1)
     assert (answer.status, answer.json["outcome"], answer.json["repeated"]) == (200, "done", False)
     assert (row.status, row.result, row.claims, row.attempts) == ("done", '{"width":640}', 1, 1)
     assert row.worker_id.startswith("http-")
-    assert totals(api) == {"done": 1}
+    assert totals(own_api) == {"done": 1}
 
 
-def test_a_repeated_done_is_well_and_does_nothing(api: Api) -> None:
+def test_a_repeated_done_is_well_and_does_nothing(own_api: Api) -> None:
     """200, the first result stays, and it is counted once."""
-    api.installation.enqueue("resize", lane="outside")
-    [job] = api.pull()
+    own_api.installation.enqueue("resize", lane="outside")
+    [job] = own_api.pull()
 
-    first, second = (api.post(f"/jobs/{job['id']}/done", {"claim": job["claim"], "result": each}) for each in (1, 2))
+    first, second = (
+        own_api.post(f"/jobs/{job['id']}/done", {"claim": job["claim"], "result": each}) for each in (1, 2)
+    )
 
     assert (first.json["repeated"], second.status, second.json["repeated"]) == (False, 200, True)
-    assert (api.installation.job(job["id"]).result, totals(api)) == ("1", {"done": 1})
+    assert (own_api.installation.job(job["id"]).result, totals(own_api)) == ("1", {"done": 1})
 
 
 def test_a_stale_claim_changes_nothing(api: Api) -> None:
@@ -80,24 +83,24 @@ def test_claims_that_never_were_are_refused(api: Api) -> None:
     assert api.installation.statuses() == {"processing": 1}
 
 
-def test_a_failed_job_is_tried_again_and_dies_of_the_last(api: Api) -> None:
+def test_a_failed_job_is_tried_again_and_dies_of_the_last(own_api: Api) -> None:
     """Attempts and their errors are kept as a runner keeps them, and counted."""
-    [job_id] = api.installation.enqueue("resize", lane="outside", max_attempts=2)
-    [first] = api.pull()
+    [job_id] = own_api.installation.enqueue("resize", lane="outside", max_attempts=2)
+    [first] = own_api.pull()
 
-    failed = api.post(f"/jobs/{job_id}/fail", {"claim": first["claim"], "error": "no such image 7", "after": 0})
-    [second] = api.pull(wait=5)
-    died = api.post(f"/jobs/{job_id}/fail", {"claim": second["claim"], "error": "no such image 8"})
+    failed = own_api.post(f"/jobs/{job_id}/fail", {"claim": first["claim"], "error": "no such image 7", "after": 0})
+    [second] = own_api.pull(wait=5)
+    died = own_api.post(f"/jobs/{job_id}/fail", {"claim": second["claim"], "error": "no such image 8"})
 
     assert (failed.json["outcome"], second["attempt"], died.json["outcome"]) == ("failed", 2, "dead")
-    attempts = api.installation.rows("SELECT outcome, error, fingerprint FROM mayfly_attempts ORDER BY id")
+    attempts = own_api.installation.rows("SELECT outcome, error, fingerprint FROM mayfly_attempts ORDER BY id")
     assert [(row.outcome, row.error) for row in attempts] == [
         ("failed", "no such image 7"),
         ("failed", "no such image 8"),
     ]
     assert attempts[0].fingerprint == attempts[1].fingerprint
-    assert totals(api) == {"failed": 1, "dead": 1}
-    assert say(api, second, "fail", error="again") == 200  # repeated
+    assert totals(own_api) == {"failed": 1, "dead": 1}
+    assert say(own_api, second, "fail", error="again") == 200  # repeated
 
 
 def test_a_worker_may_give_up_for_good(api: Api) -> None:

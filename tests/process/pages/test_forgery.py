@@ -12,10 +12,9 @@ Serving = Callable[..., Api]
 FOR_ALL = {"/logout"}  # of those that change something
 
 
-def test_nothing_is_changed_without_the_token(serving: Serving) -> None:
+def test_nothing_is_changed_without_the_token(served: Api) -> None:
     """On any page, with a session or not; nor with that of another session."""
-    api = serving()
-    visitor, other = Visitor(api.port).log_in(), Visitor(api.port).log_in()
+    visitor, other = Visitor(served.port).log_in(), Visitor(served.port).log_in()
     foreign = other.token
 
     for form in ({}, {"csrf": ""}, {"csrf": "guess"}, {"csrf": foreign}):
@@ -26,9 +25,9 @@ def test_nothing_is_changed_without_the_token(serving: Serving) -> None:
     assert visitor.get("/jobs").status == 200  # still logged in
 
 
-def test_a_token_in_a_header_counts_too(serving: Serving) -> None:
+def test_a_token_in_a_header_counts_too(served: Api) -> None:
     """For a script of ours."""
-    visitor = Visitor(serving().port).log_in()
+    visitor = Visitor(served.port).log_in()
 
     assert visitor.ask("POST", "/theme", {"theme": "dark"}, {"X-CSRF-Token": visitor.token}).status == 303
     assert visitor.cookies["mayfly_theme"] == "dark"
@@ -49,9 +48,9 @@ def test_a_token_in_a_header_counts_too(serving: Serving) -> None:
         ({}, 303),
     ],
 )
-def test_what_comes_from_another_site_is_refused(serving: Serving, headers: Mapping[str, str], status: int) -> None:
+def test_what_comes_from_another_site_is_refused(served: Api, headers: Mapping[str, str], status: int) -> None:
     """Even with the token, and for the login, which has none yet."""
-    visitor = Visitor(serving().port)
+    visitor = Visitor(served.port)
     sent = {name: value.format(host=f"127.0.0.1:{visitor.port}") for name, value in headers.items()}
     login = visitor.ask("POST", "/login", {"name": "admin", "password": PASSWORD}, sent)
     visitor.log_in()
@@ -61,21 +60,20 @@ def test_what_comes_from_another_site_is_refused(serving: Serving, headers: Mapp
     assert (login.status, answer.status) == (status, status)
 
 
-def test_a_viewer_changes_nothing(serving: Serving) -> None:
+def test_a_viewer_changes_nothing(served: Api) -> None:
     """The server refuses what the page does not even show; an operator may."""
-    api = serving()
-    api.installation.enqueue("noop")
-    viewer, operator = Visitor(api.port).log_in("viewer"), Visitor(api.port).log_in("operator")
+    served.installation.enqueue("noop")
+    viewer, operator = Visitor(served.port).log_in("viewer"), Visitor(served.port).log_in("operator")
     acts = [path for path in routes("POST") if path not in FOR_ALL]
     refused = {path: viewer.post(path, verb="cancel", id="1", kind="lane", name="x") for path in acts}
 
     assert {path: each.status for path, each in refused.items() if each.status != 403} == {}
-    assert api.installation.statuses() == {"pending": 1}
-    assert api.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'viewer'") == []
+    assert served.installation.statuses() == {"pending": 1}
+    assert served.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'viewer'") == []
     assert [each.get("/jobs/confirm?verb=cancel&id=1").status for each in (viewer, operator)] == [403, 200]
     assert [('name="verb"' in each.get("/jobs/1").text) for each in (viewer, operator)] == [False, True]
     assert [('href="/enqueue"' in each.get("/jobs").text) for each in (viewer, operator)] == [False, True]
     assert operator.post("/jobs/act", verb="cancel", id="1").status == 303
-    assert api.installation.statuses() == {"cancelled": 1}
-    [deed] = api.installation.rows("SELECT done_by, via, verb FROM mayfly_audit WHERE verb = 'cancel'")
+    assert served.installation.statuses() == {"cancelled": 1}
+    [deed] = served.installation.rows("SELECT done_by, via, verb FROM mayfly_audit WHERE verb = 'cancel'")
     assert tuple(deed) == ("operator", "page", "cancel")

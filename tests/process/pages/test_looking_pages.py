@@ -119,17 +119,17 @@ def test_a_host_whose_cron_is_silent_stands_out(console: Api, visitor: Visitor) 
     assert page.text.count("host is-bad") == 1
 
 
-def test_a_wait_beyond_its_target_is_late(console: Api) -> None:
+def test_a_wait_beyond_its_target_is_late(own_console: Api) -> None:
     """The target is what LATENCY_TARGET says."""
-    made = console.installation
+    made = own_console.installation
     cycle(made, 0.1)
     made.enqueue("noop", lane="mail", run_at=made.now() - timedelta(minutes=2))
-    console.process.terminate()
-    console.process.wait()
-    console.settings = {**console.settings, "LANES__MAIL__LATENCY_TARGET": "1m"}
-    console.process = console.start()
+    own_console.process.terminate()
+    own_console.process.wait()
+    own_console.settings = {**own_console.settings, "LANES__MAIL__LATENCY_TARGET": "1m"}
+    own_console.process = own_console.start()
 
-    page = Visitor(console.port).log_in().get("/")
+    page = Visitor(own_console.port).log_in().get("/")
 
     assert re.search(r'class="status is-late">1?2\d?', page.text)
     assert "target 60 s" in text_of(page)

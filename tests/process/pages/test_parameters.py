@@ -31,9 +31,10 @@ def asked() -> list[tuple[str, list[str]]]:
     return found
 
 
-def test_no_parameter_reaches_sql_but_bound(console: Api, visitor: Visitor) -> None:
+def test_no_parameter_reaches_sql_but_bound(own_console: Api) -> None:
     """On every page, each parameter by itself; the table stays as it is."""
-    console.installation.enqueue("noop", count=3)
+    visitor = Visitor(own_console.port).log_in()
+    own_console.installation.enqueue("noop", count=3)
     answers = {}
     for path, names in asked():
         for word in WORDS:
@@ -43,6 +44,6 @@ def test_no_parameter_reaches_sql_but_bound(console: Api, visitor: Visitor) -> N
 
     assert len(answers) > 100
     assert {address: status for address, status in answers.items() if status not in (200, 303, 404, 422)} == {}
-    assert console.installation.statuses() == {"pending": 3}
-    console.process.terminate()
-    assert "Traceback" not in console.process.communicate()[1]
+    assert own_console.installation.statuses() == {"pending": 3}
+    own_console.process.terminate()
+    assert "Traceback" not in own_console.process.communicate()[1]

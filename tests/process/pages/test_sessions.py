@@ -58,9 +58,9 @@ def test_a_short_password_is_refused(embedded: Installation) -> None:
         password_printed(embedded, "short")
 
 
-def test_without_a_session_every_page_leads_to_the_login(serving: Serving) -> None:
+def test_without_a_session_every_page_leads_to_the_login(served: Api) -> None:
     """Whatever the method, be it there or not; what is asked for by the page itself hears 401."""
-    visitor = Visitor(serving().port)
+    visitor = Visitor(served.port)
     asked = [(method, path) for method in ("GET", "POST") for path in [*routes(method), "/nowhere"]]
 
     answers = {f"{method} {path}": visitor.ask(method, path) for method, path in asked}
@@ -72,17 +72,16 @@ def test_without_a_session_every_page_leads_to_the_login(serving: Serving) -> No
     assert visitor.get("/robots.txt").text == "User-agent: *\nDisallow: /\n"
 
 
-def test_the_api_is_as_closed_as_ever(serving: Serving) -> None:
+def test_the_api_is_as_closed_as_ever(served: Api) -> None:
     """A session is no token, and no token is a session."""
-    api = serving()
-    visitor = Visitor(api.port).log_in()
+    visitor = Visitor(served.port).log_in()
 
     answer = visitor.get("/api/v1/jobs")
 
     assert (answer.status, answer.headers["content-type"]) == (401, "application/problem+json")
     assert visitor.get("/metrics").status == 401
-    assert Visitor(api.port).get("/jobs", headers={"Authorization": f"Bearer {api.token}"}).status == 303
-    assert api.get("/jobs").status == 200
+    assert Visitor(served.port).get("/jobs", headers={"Authorization": f"Bearer {served.token}"}).status == 303
+    assert served.get("/jobs").status == 200
 
 
 def test_a_wrong_password_and_a_wrong_name_look_alike(serving: Serving) -> None:
@@ -140,9 +139,9 @@ def test_the_cookie_is_for_nobody_else(serving: Serving, has_tls: bool) -> None:
     assert ("secure" in parts) is has_tls
 
 
-def test_who_logs_out_is_out_with_every_copy_of_his_cookie(serving: Serving) -> None:
+def test_who_logs_out_is_out_with_every_copy_of_his_cookie(served: Api) -> None:
     """Also a thief who has it from before."""
-    visitor = Visitor(serving().port).log_in()
+    visitor = Visitor(served.port).log_in()
     thief = Visitor(visitor.port, cookies=dict(visitor.cookies))
     before = thief.get("/jobs").status
 
@@ -190,18 +189,18 @@ def test_a_new_password_ends_the_sessions_of_the_old_one(serving: Serving) -> No
 
 
 @pytest.mark.parametrize("change", [lambda cookie: cookie[:-2], lambda cookie: f"x{cookie}", lambda _cookie: "a.b.c"])
-def test_a_cookie_that_was_changed_is_nobodys(serving: Serving, change: Callable[[str], str]) -> None:
+def test_a_cookie_that_was_changed_is_nobodys(served: Api, change: Callable[[str], str]) -> None:
     """Nor does it upset anything."""
-    visitor = Visitor(serving().port).log_in()
+    visitor = Visitor(served.port).log_in()
     visitor.cookies["mayfly_session"] = change(visitor.cookies["mayfly_session"])
 
     assert visitor.get("/jobs").status == 303
 
 
 @pytest.mark.parametrize("where", ["//evil.example/x", "https://evil.example", "/\\evil.example", "jobs", "/a\nb"])
-def test_the_login_leads_to_our_own_pages_only(serving: Serving, where: str) -> None:
+def test_the_login_leads_to_our_own_pages_only(served: Api, where: str) -> None:
     """Whatever an address says."""
-    visitor = Visitor(serving().port)
+    visitor = Visitor(served.port)
 
     answer = visitor.ask("POST", "/login", {"name": "admin", "password": PASSWORD, "next": where})
 

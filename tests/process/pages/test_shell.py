@@ -19,9 +19,9 @@ POLICY = (
 )
 
 
-def test_every_answer_has_the_headers_that_protect_it(serving: Serving) -> None:
+def test_every_answer_has_the_headers_that_protect_it(served: Api) -> None:
     """Pages, files, refusals and redirects."""
-    visitor = Visitor(serving().port)
+    visitor = Visitor(served.port)
     before = [visitor.get(each) for each in ("/login", "/jobs", "/robots.txt", "/static/x/console.css")]
     visitor.log_in()
     answers = [*before, *(visitor.get(each) for each in routes("GET"))]
@@ -33,11 +33,10 @@ def test_every_answer_has_the_headers_that_protect_it(serving: Serving) -> None:
     assert {each.headers["cache-control"] for each in answers} == {"no-store"}
 
 
-def test_no_page_has_code_or_style_in_it(serving: Serving) -> None:
+def test_no_page_has_code_or_style_in_it(served: Api) -> None:
     """What the policy forbids would not work."""
-    api = serving()
-    api.installation.enqueue("noop")
-    visitor = Visitor(api.port).log_in()
+    served.installation.enqueue("noop")
+    visitor = Visitor(served.port).log_in()
     pages = {path: visitor.get(path) for path in routes("GET") if "." not in path}
     shown = {path: page.text for path, page in pages.items() if page.status != 303}
 
@@ -47,9 +46,9 @@ def test_no_page_has_code_or_style_in_it(serving: Serving) -> None:
         assert page.count("<h1") == 1, path
 
 
-def test_files_are_kept_for_ever_under_the_hash_of_their_content(serving: Serving) -> None:
+def test_files_are_kept_for_ever_under_the_hash_of_their_content(served: Api) -> None:
     """One with another hash is not there."""
-    visitor = Visitor(serving().port)
+    visitor = Visitor(served.port)
     addresses = re.findall(r'(?:href|src)="(/static/[^"]+)"', visitor.get("/login").text)
 
     answers = [visitor.get(each) for each in addresses]
@@ -86,9 +85,9 @@ def test_it_works_under_a_prefix(serving: Serving, is_taken_off: bool) -> None:
     assert visitor.post("/jobs/act", verb="cancel", id=str(job_id)).headers["location"] == "/tools/mayfly/jobs"
 
 
-def test_what_is_not_there_is_a_page_that_says_so(serving: Serving) -> None:
+def test_what_is_not_there_is_a_page_that_says_so(served: Api) -> None:
     """For people; a mistake in an address too."""
-    visitor = Visitor(serving().port).log_in()
+    visitor = Visitor(served.port).log_in()
     nowhere, no_job, no_number = visitor.get("/nowhere"), visitor.get("/jobs/4711"), visitor.get("/jobs/x")
 
     assert (nowhere.status, no_job.status, no_number.status) == (404, 404, 422)

@@ -1,0 +1,42 @@
+"""Databases that are full: filled once for the tests of a module, in a few statements."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+
+from mayfly.engine import Database
+from mayfly.migrations import migrate
+from tests.databases import Databases
+from tests.servers import engine_names
+
+SEQUENCES = {
+    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {0}) SELECT n FROM s)",
+    "mariadb": "(SELECT seq AS n FROM seq_1_to_{0}) AS s",
+    "postgres": "generate_series(1, {0}) AS s(n)",
+}
+ENGINES = [name for name in engine_names(os.environ) if name in SEQUENCES]
+
+Crowds = Callable[[str], Database]
+
+
+@contextmanager
+def crowds_of(databases: Databases, fill: Callable[[Database, str], None]) -> Iterator[Crowds]:
+    """The full database of each engine, made when it is first asked for."""
+    with ExitStack() as stack:
+
+        @cache
+        def crowd(engine_name: str) -> Database:
+            database = Database(stack.enter_context(databases.fresh(engine_name, migrate)))
+            stack.callback(database.close)
+            fill(database, engine_name)
+            return database
+
+        yield crowd
+
+
+def analyse(database: Database, engine_name: str, *tables: str) -> None:
+    """Let the database know what is in them."""
+    for table in tables:
+        statement = f"ANALYZE TABLE {table}" if engine_name == "mariadb" else f"ANALYZE {table}"
+        database.run(lambda connection, statement=statement: connection.execute(statement))  # type: ignore[misc]
