@@ -280,9 +280,9 @@ def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
     """However often one looks; others do not. On every database."""
     community.board()
     community.board(9, state="closed", closed_at=LONG_AGO)
-    for post_id, columns in enumerate(
-        [{}, {"publish_at": community.now() + timedelta(hours=1)}, {"state": "draft"}, {"board_id": 9}, {}], 1
-    ):
+    later = community.now() + timedelta(hours=1)
+    posts: list[dict[str, Any]] = [{}, {"publish_at": later}, {"state": "draft"}, {"board_id": 9}, {}]
+    for post_id, columns in enumerate(posts, 1):
         community.post(post_id, **{"board_id": 7, **columns})
 
     runs = [run_inline("publish_due_posts"), run_inline("publish_due_posts")]

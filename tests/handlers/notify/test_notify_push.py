@@ -166,11 +166,10 @@ def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(chat.heard) == 2
 
 
-@pytest.mark.skipif("on_doubt" not in LaneSettings._fields, reason="lanes cannot say it here")
 def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
     """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
-    app, word = current_app(), {"on_doubt": "hold"}
-    app.settings = app.settings._replace(lanes={"notify": LaneSettings()._replace(**word)})
+    app = current_app()
+    app.settings = app.settings._replace(lanes={"notify": LaneSettings()._replace(on_doubt="hold")})
     chat = subscribe("webhook")
     chat.manner = "half"
 
