@@ -26,13 +26,13 @@ def reach(moment: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_down(job: Job, name: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
+def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
     def enqueue_and_reach(connection: Any, new: set[str]) -> None:
         enqueue(connection, new)
         reach("committing")
 
     reach("looked up")
-    _write_down(job, name, addresses, enqueue_and_reach)
+    _write_down(job, blast, addresses, enqueue_and_reach)
     reach("committed")
 
 
