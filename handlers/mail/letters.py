@@ -14,6 +14,11 @@ def written_out(job: Job, mail: Mail) -> Mail:
     found = job.read(lambda connection: connection.execute(LOOK, asked).first())
     if found is None:
         raise Dead(f"there is no letter {mail.letter!r} in app_letters")
-    subject, text, html = found
-    words = {"letter": None, "subject": subject, "text": text, "html": html, "context": mail.context or {}}
+    return saying(mail, *found)
+
+
+def saying(mail: Mail, subject: str, text: str | None, html: str | None) -> Mail:
+    """These templates; what the mail knows of its recipient anyway need not stand in its context."""
+    context = {"email": mail.to, "unsubscribe": mail.unsubscribe, **(mail.context or {})}
+    words = {"letter": None, "subject": subject, "text": text, "html": html, "context": context}
     return mail.model_copy(update=words)

@@ -7,6 +7,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from handlers.mail.letters import saying
 from handlers.mail.message import compose
 from handlers.mail.payloads import ADDRESS, Mail
 from handlers.outreach import audiences, tables
@@ -65,8 +66,7 @@ def _try_out(outreach: Outreach, way_out: WayOut) -> None:
     """A template that cannot be rendered ends the blast, before it has become as many dead mails as recipients."""
     someone = Addressee(1, "ann@example.com", "Ann")
     mail = Mail.model_validate(_payload(outreach, someone, way_out))
-    words = {"letter": None, "subject": outreach.subject, "text": outreach.text, "html": outreach.html}
-    compose(mail.model_copy(update=words), someone.email, "")
+    compose(saying(mail, outreach.subject, outreach.text, outreach.html), someone.email, "")
 
 
 def _take_step(job: Job, outreach: Outreach, state: State, found: list[Addressee], mails: Mails) -> State:
@@ -112,12 +112,11 @@ def _payload(outreach: Outreach, addressee: Addressee, way_out: WayOut) -> dict[
     """The letter by its key: fifty thousand copies of it would fill the table of jobs."""
     email = addressee.email.strip()
     who = sha256(canonical(email).encode()).hexdigest()[:32]
-    link = way_out.link_for(email)
     payload = {
         "to": email,
         "letter": tables.letter_key(outreach.blast),
-        "context": {"name": addressee.name, "email": email, "unsubscribe": link},
-        "unsubscribe": link,
+        "context": {"name": addressee.name},
+        "unsubscribe": way_out.link_for(email),
         "key": f"blast:{outreach.blast}:{who}",
     }
     return payload if outreach.reply_to is None else {**payload, "reply_to": outreach.reply_to}

@@ -1,0 +1,57 @@
+"""Two jobs of one blast at the same time: the table decides who writes to whom."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from typing import Any, cast
+
+import pytest
+
+from handlers.outreach import tables
+from mayfly.engine import Database
+from mayfly.job import Job
+from runner.horizon import Horizon
+from runner.lifelines import MainLifeline
+from tests.handlers.outreach.audience import Tables
+
+DEADLINE = 10.0
+ADDRESSES = ["ann@example.com", "bob@example.com", "carl@example.com"]
+
+
+@pytest.fixture
+def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
+    """Each with a connection of its own."""
+    databases = Database(platform_url), Database(platform_url)
+    first, second = (Job(number, "send_outreach", "outreach", "{}", 1, 1, 1) for number in (1, 2))
+    for job, database in zip((first, second), databases, strict=True):
+        job.lifeline = MainLifeline(f"worker-{job.id}", cast(Horizon, None), database)
+    yield first, second
+    for database in databases:
+        database.close()
+
+
+def test_two_jobs_write_to_nobody_twice(platform_url: str, jobs: tuple[Job, Job]) -> None:
+    """The second has begun while the first is not committed yet. On every database."""
+    is_inside, second_begins = Event(), Event()
+    given: dict[str, set[str]] = {}
+
+    def enqueue_first(_connection: Any, new: set[str]) -> None:
+        given["first"] = new
+        is_inside.set()
+        assert second_begins.wait(DEADLINE)
+
+    def write_second() -> None:
+        assert is_inside.wait(DEADLINE)
+        second_begins.set()
+        addresses = ["dora@example.com", *reversed(ADDRESSES)]
+        tables.write_down(jobs[1], "spring", addresses, lambda _c, new: given.update(second=new))
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(tables.write_down, jobs[0], "spring", ADDRESSES, enqueue_first)
+        second = threads.submit(write_second)
+        first.result(DEADLINE)
+        second.result(DEADLINE)
+
+    assert given == {"first": set(ADDRESSES), "second": {"dora@example.com"}}
+    rows = Tables(platform_url).rows("SELECT address, job_id FROM app_blast_mails ORDER BY address")
+    assert [tuple(row) for row in rows] == [*((each, 1) for each in ADDRESSES), ("dora@example.com", 2)]
