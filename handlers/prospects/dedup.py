@@ -37,13 +37,12 @@ PASSES = {"mail": ["email_key"], "likeness": ["by_name", "by_company"]}
 
 def dedup(job: Job, wanted: DedupProspects) -> dict[str, Any]:
     run = _Run(job, wanted)
-    passes: dict[str, Callable[[], None]] = {"keys": run.renew_keys, "email_key": run.merge_by_mail}
-    passes |= dict.fromkeys(PASSES["likeness"], run.merge_by_likeness)
-    names = ["keys", *(key for rule in ("mail", "likeness") if rule in wanted.rules for key in PASSES[rule])]
-    for name in names[names.index(run.state["pass"]) if run.state["pass"] in names else 0 :]:
-        run.begin(names, name)
-        passes[name]()
-    run.tell(len(names))
+    walks: dict[str, Callable[[], None]] = {"keys": run.renew_keys, "email_key": run.merge_by_mail}
+    walks |= dict.fromkeys(PASSES["likeness"], run.merge_by_likeness)
+    for name in run.names[run.number :]:
+        run.begin(name)
+        walks[name]()
+    run.tell(len(run.names))
     # Asked for, not added up: a run that was killed has counted less than it did.
     merged = job.read(lambda connection: connection.execute(MERGED, {"job_id": job.id}).scalar())
     return {"prospects": run.state["total"], "merged": merged}
@@ -53,21 +52,28 @@ class _Run:
     """Of one job; `state` is what the checkpoint has."""
 
     def __init__(self, job: Job, wanted: DedupProspects) -> None:
-        self._job, self._wanted, self._names = job, wanted, [""]
-        total = job.read(lambda connection: connection.execute(COUNT).scalar()) if job.state is None else 0
-        new: dict[str, Any] = {"pass": "", "key": "", "id": 0, "kept": [], "merged": 0, "seen": 0, "total": total}
-        self.state: dict[str, Any] = job.state or new
+        self._job, self._wanted = job, wanted
+        self.names = ["keys", *(key for rule, keys in PASSES.items() if rule in wanted.rules for key in keys)]
+        self.state: dict[str, Any] = job.state or self._new_state()
 
-    def begin(self, names: list[str], name: str) -> None:
+    def _new_state(self) -> dict[str, Any]:
+        total = self._job.read(lambda connection: connection.execute(COUNT).scalar())
+        return {"pass": "keys", "key": "", "id": 0, "kept": [], "merged": 0, "seen": 0, "total": total}
+
+    @property
+    def number(self) -> int:
+        """Of the pass that it is in."""
+        return self.names.index(self.state["pass"])
+
+    def begin(self, name: str) -> None:
         """Unless that is where it was ended."""
-        self._names = names
         if self.state["pass"] != name:
             self.state |= {"pass": name, "key": "", "id": 0, "kept": [], "seen": 0}
 
     def tell(self, passes: float) -> None:
         """How far it is: so many passes, and a part of one."""
         total, merged = self.state["total"], self.state["merged"]
-        self._job.progress(int(passes * total), len(self._names) * total, f"looks at prospects: {merged:,} merged")
+        self._job.progress(int(passes * total), len(self.names) * total, f"looks at prospects: {merged:,} merged")
 
     def renew_keys(self) -> None:
         """Of prospects that came in some other way, or were changed, or whose keys were made by older rules."""
@@ -133,5 +139,5 @@ class _Run:
     def _keep(self, key: str, prospect_id: int, seen: int) -> None:
         self.state |= {"key": key, "id": prospect_id, "seen": self.state["seen"] + seen}
         share = min(1.0, self.state["seen"] / max(1, self.state["total"]))
-        self.tell(self._names.index(self.state["pass"]) + share)
+        self.tell(self.number + share)
         self._job.checkpoint(self.state)

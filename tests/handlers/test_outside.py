@@ -51,6 +51,15 @@ def test_what_is_our_fault_is_final(vendor: Provider, status: int) -> None:
     assert str(raised.value) == f"127.0.0.1 answered {status}: no such thing"
 
 
+def test_what_the_caller_has_words_for_is_an_answer(vendor: Provider) -> None:
+    """Vendors have their own ideas of some statuses."""
+    vendor.status, vendor.body = 403, b"slow down"
+
+    answer = Outside(vendor.url).get(expected=(403,))
+
+    assert (answer.status, answer.body) == (403, b"slow down")
+
+
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
 def test_what_may_pass_is_tried_again(vendor: Provider, status: int) -> None:
     """After the usual time, where none was asked for."""

@@ -120,36 +120,38 @@ def lines_of(path: Path) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
 def test_merges_that_are_killed_again_and_again_are_right(platform_installation: Installation) -> None:
     """Everybody is there once, and each of the others was merged once, by one row that says so."""
-    killed, job = run_dedup(platform_installation, PEOPLE, KILLS)
+    killed, job = run_dedup(platform_installation, PEOPLE, PEOPLE, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
-    assert_merged(platform_installation, PEOPLE)
+    assert_merged(platform_installation, PEOPLE, PEOPLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
 def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform_installation: Installation) -> None:
     """Not by 2 × 10¹⁰ comparisons."""
-    killed, job = run_dedup(platform_installation, 100_000, 5)
+    people, twins = 160_000, 40_000
+    killed, job = run_dedup(platform_installation, people, twins, 5)
 
-    print(f"200,000 prospects: {job.slices} slices, {killed} kills, {job.progress}")
+    print(f"{job.slices} slices, {killed} kills, {job.progress}")
     assert (killed, job.status) == (5, "done")
-    assert_merged(platform_installation, 100_000)
+    assert_merged(platform_installation, people, twins)
 
 
-def run_dedup(installation: Installation, people: int, kills: int) -> tuple[int, Any]:
-    """Each person twice: half by the same mail, half by a name that is alike; many at the same company."""
+def run_dedup(installation: Installation, people: int, twins: int, kills: int) -> tuple[int, Any]:
+    """Some are there twice: half of them by the same mail, half by a name that is alike; many at one company."""
     chance = random.Random(2)
-    given = []
+    given: list[dict[str, str]] = []
     for number in range(people):
         word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=14))
         company = f"Company {number % 50}"
         if number % 2:
-            given.append({"email": f"{word}@gmail.com", "name": None, "company": company})
-            given.append({"email": f"{word[0]}.{word[1:]}+x@googlemail.com", "name": None, "phone": "1"})
+            one = {"email": f"{word}@gmail.com", "company": company}
+            other = {"email": f"{word[0]}.{word[1:]}+x@googlemail.com", "phone": "1"}
         else:
-            given.append({"name": f"Ann {word}", "company": company})
-            given.append({"name": f"Ann {word}s", "company": f"{company} Inc.", "phone": "1"})
+            one = {"name": f"Ann {word}", "company": company}
+            other = {"name": f"Ann {word}s", "company": f"{company} Inc.", "phone": "1"}
+        given += [one, other] if number < twins else [one]
     chance.shuffle(given)
     insert(installation.url, given)
     began = time.monotonic()
@@ -159,11 +161,11 @@ def run_dedup(installation: Installation, people: int, kills: int) -> tuple[int,
     return killed, installation.job(job_id)
 
 
-def assert_merged(installation: Installation, people: int) -> None:
+def assert_merged(installation: Installation, people: int, twins: int) -> None:
     living = installation.rows("SELECT phone FROM app_prospects WHERE merged_into IS NULL")
     losers = installation.rows("SELECT id, merged_into FROM app_prospects WHERE merged_into IS NOT NULL ORDER BY id")
     merges = installation.rows("SELECT loser_id, winner_id FROM app_merges ORDER BY loser_id")
 
-    assert (len(living), len(losers)) == (people, people)
-    assert {row.phone for row in living} == {"1"}
+    assert (len(living), len(losers)) == (people, twins)
+    assert sum(row.phone == "1" for row in living) == twins
     assert [tuple(row) for row in merges] == [tuple(row) for row in losers]
