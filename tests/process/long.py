@@ -1,9 +1,13 @@
-"""Handlers whose work takes longer than a window: imports in steps, and some that do not get along."""
+"""Handlers whose work takes longer than a window: imports in steps, and some that do not get along.
+
+A light module: what its import takes is taken from the window.
+"""
 
 import asyncio
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from mayfly import Job, handler
@@ -71,6 +75,18 @@ def step_and_die(job: Job) -> None:
     """Gets further each time, and never to the end of a run."""
     job.checkpoint((job.state or 0) + 1)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@handler("tidy")
+def tidy(_job: Job) -> None:
+    """Takes a moment to tidy up when it is interrupted, however often it is told: so much it may begin late."""
+    try:
+        time.sleep(AN_HOUR)
+    finally:
+        tidied_at = time.monotonic() + 1.2  # after two seconds its runner is ended
+        while time.monotonic() < tidied_at:
+            with suppress(BaseException):
+                time.sleep(0.01)
 
 
 @handler("stand_still")

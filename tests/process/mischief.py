@@ -23,7 +23,7 @@ def ledger(job: Job) -> None:
     path = Path(os.environ["MAYFLY_HOME"]) / "ledger"
     with path.open("a") as file:
         file.write(f"{job.id} {job.claims} {os.getpid()}\n")
-    time.sleep(float(job.payload.get("seconds", 0)))
+    linger(job)
 
 
 @handler("booked")
@@ -31,7 +31,15 @@ def booked(job: Job) -> None:
     """One row a job, in the job's own transaction."""
     with job.transaction() as connection:
         connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
-        time.sleep(float(job.payload.get("seconds", 0)))
+        linger(job)
+
+
+def linger(job: Job) -> None:
+    """For so many seconds, or until the gate that the payload names is open."""
+    gate = Path(os.environ["MAYFLY_HOME"]) / job.payload.get("gate", ".")
+    while not gate.exists():
+        time.sleep(0.01)
+    time.sleep(float(job.payload.get("seconds", 0)))
 
 
 @handler("oversleep")
@@ -165,16 +173,7 @@ def witnessed(job: Job) -> None:
         if job.payload.get("booked"):
             booked(job)
         else:
-            time.sleep(float(job.payload["seconds"]))
-
-
-@handler("tidy")
-def tidy(_job: Job) -> None:
-    """Sleeps through the guard, and takes a moment to tidy up."""
-    try:
-        time.sleep(3600)
-    finally:
-        time.sleep(0.4)
+            linger(job)
 
 
 @handler("interrupting")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -12,12 +13,34 @@ from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
 from tests.process.late import text
 
 AN_HOUR = 3600
+TIDYING_SECONDS = 1.2  # after two the runner is ended
 HAUNTED: ContextVar[int] = ContextVar("HAUNTED", default=0)
+
+
+def home() -> Path:
+    return Path(os.environ["MAYFLY_HOME"])
+
+
+def party(job: Job) -> Path:
+    """Where those are counted who have begun: all of a type, if the payload names no other party."""
+    return home() / f"begun-{job.payload.get('party', job.type)}"
+
+
+def begin(job: Job) -> float:
+    with party(job).open("a") as file:
+        file.write(f"{job.id}\n")
+    return time.monotonic()
+
+
+def may_end(job: Job) -> bool:
+    """Not before so many of its party have begun, nor before the gate that its payload names is open."""
+    begun, gate = party(job).read_text().count("\n"), home() / job.payload.get("gate", ".")
+    return begun >= int(job.payload.get("together", 0)) and gate.exists()
 
 
 def note(job: Job, began: float) -> None:
     """One line a run, when it has ended: job, process, begin and end."""
-    with (Path(os.environ["MAYFLY_HOME"]) / "spans").open("a") as file:
+    with (home() / "spans").open("a") as file:
         file.write(f"{job.id} {os.getpid()} {began} {time.monotonic()}\n")
 
 
@@ -27,8 +50,10 @@ def seconds(job: Job) -> float:
 
 @handler("wait_async")
 async def wait_async(job: Job) -> None:
-    began = time.monotonic()
+    began = begin(job)
     try:
+        while not may_end(job):
+            await asyncio.sleep(0.01)
         await asyncio.sleep(seconds(job))
     finally:
         note(job, began)
@@ -36,9 +61,15 @@ async def wait_async(job: Job) -> None:
 
 @handler("wait_thread", threads=20)
 def wait_thread(job: Job) -> None:
-    began = time.monotonic()
+    began = begin(job)
+    await_end(job)
     time.sleep(seconds(job))
     note(job, began)
+
+
+def await_end(job: Job) -> None:
+    while not may_end(job):
+        time.sleep(0.01)
 
 
 @handler("wait_few", threads=3)
@@ -110,6 +141,29 @@ async def endless_async(_job: Job) -> None:
 @handler("endless_thread", threads=20)
 def endless_thread(job: Job) -> None:
     limited_thread(job)
+
+
+@handler("tidy_async")
+async def tidy_async(_job: Job) -> None:
+    """Takes a moment to tidy up when it is interrupted, however often it is told: so much it may begin late."""
+    try:
+        await asyncio.sleep(AN_HOUR)
+    finally:
+        tidied_at = time.monotonic() + TIDYING_SECONDS
+        while time.monotonic() < tidied_at:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.01)
+
+
+@handler("tidy_thread", threads=20)
+def tidy_thread(job: Job) -> None:
+    try:
+        limited_thread(job)
+    finally:
+        tidied_at = time.monotonic() + TIDYING_SECONDS
+        while time.monotonic() < tidied_at:
+            with suppress(BaseException):
+                time.sleep(0.01)
 
 
 @handler("stuck_thread", threads=20)
@@ -239,7 +293,8 @@ def book_thread(job: Job) -> dict[str, int]:
     with job.transaction() as connection:
         connection.execute(text("INSERT INTO test_ledger (job_id) VALUES (:id)"), {"id": job.id})
         enqueue("noop", group_key=f"child of {job.id}", delay=AN_HOUR)
-        time.sleep(float(job.payload.get("seconds", 0)))
+        begin(job)
+        await_end(job)
     if job.payload.get("fail"):
         raise RuntimeError("failed after the block")
     return {"booked": job.id}

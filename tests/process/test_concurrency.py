@@ -4,18 +4,22 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import select
 
 from mayfly import jsontext
 from mayfly.page import read_page
 from tests.process.installation import Installation, most_at_once, wait_until
+from tests.tables import runners
 
 HANDLERS = {"HANDLERS": "handlers,tests.process.side_by_side", "MAX_WORKERS": "1"}
 SOON = {"BACKOFF_BASE": "0.05"}
+GATED = '{"gate": "go", "seconds": 0}'  # runs until `release_latch`
 KINDS = pytest.mark.parametrize("kind", ["async", "thread"])
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 
@@ -71,7 +75,7 @@ UNHARMED = ("done", 1, 0, 0)
 @KINDS
 def test_jobs_that_wait_run_side_by_side(one: Installation, kind: str) -> None:
     """All that one runner has slots for, though its first claim was of five; and all of them in one process."""
-    ids = one.enqueue(f"wait_{kind}", '{"seconds": 0.5}', count=50)
+    ids = one.enqueue(f"wait_{kind}", '{"together": 20, "seconds": 0.3}', count=50)
 
     cycle = one.dispatch()
 
@@ -87,7 +91,7 @@ def test_jobs_that_wait_run_side_by_side(one: Installation, kind: str) -> None:
 @KINDS
 def test_no_more_than_the_lanes_limit_run_at_a_time(one: Installation, kind: str) -> None:
     """Nor are more claimed than run: the rest is for other runners."""
-    one.enqueue(f"wait_{kind}", '{"seconds": 0.1}', count=30)
+    one.enqueue(f"wait_{kind}", '{"together": 7, "seconds": 0.1}', count=30)
     most = 0
     cycle = one.start("dispatcher", LANES__DEFAULT__CONCURRENCY="7")
     while cycle.poll() is None:
@@ -100,8 +104,8 @@ def test_no_more_than_the_lanes_limit_run_at_a_time(one: Installation, kind: str
 
 def test_no_more_than_its_threads_run_of_a_type(one: Installation) -> None:
     """Beside others in the same lane, whose slots are more."""
-    few = one.enqueue("wait_few", '{"seconds": 0.1}', count=12)
-    many = one.enqueue("wait_async", '{"seconds": 0.3}', count=12)
+    few = one.enqueue("wait_few", '{"together": 3, "seconds": 0.1}', count=12)
+    many = one.enqueue("wait_async", '{"together": 4, "seconds": 0.3}', count=12)
 
     cycle = one.dispatch()
 
@@ -113,7 +117,9 @@ def test_no_more_than_its_threads_run_of_a_type(one: Installation) -> None:
 
 def test_plain_jobs_have_the_runner_to_themselves(one: Installation) -> None:
     """Of a mixed claim they come last, one after the other, while nothing else runs."""
-    mixed = [one.enqueue(f"wait_{kind}", '{"seconds": 0.1}')[0] for kind in ("plain", "async", "plain", "thread")]
+    meeting = '{"party": "both", "together": 2, "seconds": 0.1}'
+    payloads = {"plain": '{"seconds": 0.1}', "async": meeting, "thread": meeting}
+    mixed = [one.enqueue(f"wait_{kind}", payloads[kind])[0] for kind in ("plain", "async", "plain", "thread")]
 
     cycle = one.dispatch()
 
@@ -128,7 +134,7 @@ def test_plain_jobs_have_the_runner_to_themselves(one: Installation) -> None:
 @KINDS
 def test_however_the_runner_was_started(one: Installation, kind: str, how: str) -> None:
     """In an interpreter of its own, and by a person."""
-    one.enqueue(f"wait_{kind}", count=12)
+    one.enqueue(f"wait_{kind}", '{"together": 6}', count=12)
     ran = one.run("runner") if how == "by hand" else one.dispatch(SPAWN="exec")
 
     assert (ran.returncode, ran.stderr, one.statuses()) == (0, "", {"done": 12})
@@ -236,10 +242,11 @@ def test_an_answer_to_the_interruption_is_an_answer(one: Installation, kind: str
 @KINDS
 def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
     """Those that had the whole window have timed out; the late ones come again; nothing is left in hand."""
-    whole = one.enqueue(f"endless_{kind}", count=3)
-    cycle = one.start("dispatcher", WORKER_TIMEOUT="8", DISPATCH_TIMEOUT="11", CONCURRENCY="5")
+    whole = one.enqueue(f"tidy_{kind}", count=3)
+    cycle = one.start("dispatcher", WORKER_TIMEOUT="6", DISPATCH_TIMEOUT="11", CONCURRENCY="5")
     wait_until_running(one, 3)
-    time.sleep(3)  # what comes now has no longer the whole window
+    [runner] = one.rows(select(runners))
+    wait_until(lambda: one.now() > runner.planned_at + timedelta(seconds=2), "nobody gets the whole window any more")
     late = one.enqueue(f"endless_{kind}", count=2)
     wait_until_running(one, 5)
     one.enqueue("noop", count=3)
@@ -253,28 +260,31 @@ def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
 
 def test_the_guard_ends_who_cannot_be_interrupted(one: Installation) -> None:
     """Before the dispatcher has to."""
-    stuck = one.enqueue("stuck_thread", count=2)
+    stuck = one.enqueue("stuck_thread", count=2, interruptions=3)  # so that the next one costs an attempt
 
     cycle = one.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="9")
 
     assert cycle.returncode == 2
-    assert facts(one, stuck) == [("pending", 1, 0, 0)] * 2
+    assert facts(one, stuck) == [("pending", 1, 0, 3)] * 2
     assert "past its own deadline" not in one.log
     assert "Exceeded" not in one.log
 
 
 @KINDS
 def test_a_runner_that_is_told_to_stop_lets_them_finish(one: Installation, kind: str) -> None:
-    """What runs ends well; nothing else is started."""
-    running = one.enqueue(f"wait_{kind}", '{"seconds": 2}', count=5)
+    """What runs ends well; it starts nothing else: what comes then is for another one."""
+    running = one.enqueue(f"wait_{kind}", GATED, count=5)
     cycle = one.start("dispatcher")
     wait_until_running(one, 5)
 
     os.kill(one.runner_pids()[0], signal.SIGTERM)
-    wait_until(lambda: "claiming nothing more" in one.log or len(spans(one)) == 5, "it heard")
+    [later] = one.enqueue(f"wait_{kind}", GATED)
+    one.release_latch()
     cycle.communicate(timeout=60)
 
-    assert facts(one, running) == [UNHARMED] * 5
+    assert facts(one, [*running, later]) == [UNHARMED] * 6
+    pids = {job: pid for job, pid, *_ in spans(one)}
+    assert pids.pop(later) not in set(pids.values())
     assert "Received SIGTERM: claiming nothing more" in one.log
 
 
@@ -303,11 +313,12 @@ def test_of_many_running_the_culprit_is_found(one: Installation, kind: str) -> N
 @KINDS
 def test_a_killed_runner_loses_nothing(each: Installation, kind: str) -> None:
     """All that ran are on its page: each is run again, alone, and no attempt is spent."""
-    ids = each.enqueue(f"wait_{kind}", '{"seconds": 0.5}', count=8)
+    ids = each.enqueue(f"wait_{kind}", GATED, count=8)
     cycle = each.start("dispatcher", BATCH_SIZE="8", **SOON)
     wait_until_running(each, 8)
 
     psutil.Process(each.runner_pids()[0]).kill()
+    each.release_latch()
     cycle.communicate(timeout=60)
 
     assert facts(each, ids) == [UNHARMED] * 8
@@ -317,12 +328,14 @@ def test_a_killed_runner_loses_nothing(each: Installation, kind: str) -> None:
 @KINDS
 def test_nobody_is_to_blame_for_the_database(one: Installation, kind: str) -> None:
     """A runner that cannot settle ends in the middle of its jobs: they come again, unspent and unsuspected."""
-    ids = one.enqueue(f"wait_{kind}", '{"seconds": 1}') + one.enqueue(f"wait_{kind}", '{"seconds": 6}', count=2)
+    ids = one.enqueue(f"wait_{kind}", '{"gate": "first"}') + one.enqueue(f"wait_{kind}", GATED, count=2)
     cycle = one.start("dispatcher", CONCURRENCY="3")
     wait_until_running(one, 3)
     one.execute("ALTER TABLE mayfly_totals RENAME TO hidden")
+    (one.home / "first").touch()
     cycle.communicate(timeout=60)
     one.execute("ALTER TABLE hidden RENAME TO mayfly_totals")
+    one.release_latch()
 
     one.dispatch()
 
@@ -337,12 +350,13 @@ def test_nobody_is_to_blame_for_the_database(one: Installation, kind: str) -> No
 @KINDS
 def test_an_outcome_that_comes_after_the_lease_writes_nothing(each: Installation, kind: str) -> None:
     """Another host has taken over and finished; the late runner changes no row, and says so."""
-    ids = each.enqueue(f"wait_{kind}", '{"seconds": 1}', count=5)
+    ids = each.enqueue(f"wait_{kind}", GATED, count=5)
     runner = each.start("runner", HOST_NAME="anna", CONCURRENCY="5")
     wait_until_running(each, 5)
     stopped = psutil.Process(runner.pid)
     stopped.suspend()
     expire_leases(each)
+    each.release_latch()
     wait_until(lambda: finished(each, ids), "bert has done everything")
     settled = each.rows("SELECT * FROM mayfly_jobs ORDER BY id")
     stopped.resume()
@@ -357,12 +371,13 @@ def test_an_outcome_that_comes_after_the_lease_writes_nothing(each: Installation
 @SERVERS
 def test_a_threads_rows_go_with_its_lease(each: Installation) -> None:
     """The handler came to its end, and yet its rows are undone: only the other one's are there."""
-    ids = each.enqueue("book_thread", '{"seconds": 1}', count=3)
+    ids = each.enqueue("book_thread", GATED, count=3)
     runner = each.start("runner", HOST_NAME="anna", CONCURRENCY="3")
     wait_until_running(each, 3)
     stopped = psutil.Process(runner.pid)
     stopped.suspend()
     expire_leases(each)
+    each.release_latch()
     wait_until(lambda: finished(each, ids), "bert has done everything")
     stopped.resume()
     _, complained = runner.communicate(timeout=60)

@@ -191,7 +191,7 @@ def test_a_runner_has_one_connection_and_an_idle_host_none(
     cycle = installation.start("dispatcher")
     while cycle.poll() is None:
         seen.add(sessions())
-    wait_until(lambda: sessions() == 0, "no session is left", seconds=2)
+    wait_until(lambda: sessions() == 0, "no session is left")
 
     assert cycle.communicate() == ("", "")
     assert cycle.returncode == 0

@@ -99,6 +99,7 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
     second = start_lingering(embedded, HANDLERS="handlers,tests.process.slow_import")
     embedded.enqueue("noop", count=3)
     wait_for_done(embedded, 4)
+    embedded.release_latch()
 
     assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
     stop(second)

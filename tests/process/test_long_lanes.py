@@ -52,7 +52,7 @@ def test_a_busy_long_runner_is_not_waited_for(embedded: Installation) -> None:
 
     embedded.dispatch(**{**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "LANES__IMPORT__MAX_WORKERS": "2"})
 
-    assert embedded.statuses() == {"processing": 1, "done": 1}
+    wait_until(lambda: embedded.statuses() == {"processing": 1, "done": 1}, "it has had a runner of its own")
     embedded.release_latch()
 
 

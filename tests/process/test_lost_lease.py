@@ -3,20 +3,22 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import Row
+from sqlalchemy import Row, select
 
-from mayfly.fleet.runners import LEASE_GRACE_SECONDS
 from tests.process.installation import Installation, wait_until
+from tests.tables import jobs, locks, runners
 
-SHORT = {"WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "4"}
-LEASE_SECONDS = 4 + LEASE_GRACE_SECONDS  # of a cycle with these settings
+GUARD_SECONDS = 4
+SHORT = {"WORKER_TIMEOUT": f"{GUARD_SECONDS}", "DISPATCH_TIMEOUT": "5"}
+GATED = '{"gate": "go"}'  # runs until `release_latch`
+GATED_AND_BOOKED = '{"gate": "go", "booked": true}'
 SOON = {"BACKOFF_BASE": "0.05"}
 AT_ONCE = {"BACKOFF_BASE": "0.000001"}
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
@@ -50,6 +52,17 @@ def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
         each.resume()
 
 
+def await_lease(installation: Installation, seconds: float) -> datetime:
+    """Make it so many seconds from the claim on, and wait until they are over; when that was."""
+    [locked_at] = set(installation.rows(select(jobs.c.locked_at).where(jobs.c.status == "processing")))
+    lease_until: datetime = locked_at[0] + timedelta(seconds=seconds)
+    for table in ("mayfly_jobs", "mayfly_runners"):
+        at = f"{lease_until:%Y-%m-%d %H:%M:%S.%f}"
+        installation.execute(f"UPDATE {table} SET lease_until = '{at}' WHERE lease_until IS NOT NULL")
+    wait_until(lambda: installation.now() > lease_until, "the lease has run out")
+    return lease_until
+
+
 def finish_elsewhere(installation: Installation) -> None:
     """Cycles of another host until all is done."""
 
@@ -65,11 +78,13 @@ def finish_elsewhere(installation: Installation) -> None:
 
 def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installation) -> None:
     """Another host has finished its job; when it goes on it changes no row, and the log says `lost lease`."""
-    installation.enqueue("witnessed", '{"seconds": 0.5}')
+    installation.enqueue("witnessed", GATED)
     cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
+        installation.release_latch()
+        await_lease(installation, GUARD_SECONDS + 1)
         finish_elsewhere(installation)
         settled = everything(installation)
     cycle.communicate(timeout=30)
@@ -85,11 +100,13 @@ def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installat
 def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
     """On SQLite there is no other host: whoever is stopped there in a transaction holds the only file."""
     installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
-    job_id = installation.enqueue("witnessed", '{"seconds": 0.5, "booked": true}')[0]
+    job_id = installation.enqueue("witnessed", GATED_AND_BOOKED)[0]
     cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
+        installation.release_latch()
+        await_lease(installation, GUARD_SECONDS + 1)
         finish_elsewhere(installation)
         settled = everything(installation)
     cycle.communicate(timeout=30)
@@ -101,16 +118,19 @@ def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: 
 
 def test_a_runner_that_slept_through_its_lease_says_so(installation: Installation) -> None:
     """A machine was suspended, and its clocks with it: it does not settle the job that another host now works on."""
-    job_id = installation.enqueue("witnessed", '{"seconds": 2}')[0]
+    job_id = installation.enqueue("witnessed", GATED)[0]
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
-    with stopped(runner):
-        expire_leases(installation)
-        cycle = installation.start("dispatcher", HOST_NAME="bert", **AT_ONCE)
-        wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
-    _, complained = runner.communicate(timeout=30)
-    meanwhile = installation.job(job_id)
+    with ExitStack() as elsewhere:
+        with stopped(runner):
+            expire_leases(installation)
+            cycle = installation.start("dispatcher", HOST_NAME="bert", **AT_ONCE)
+            wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
+            elsewhere.enter_context(stopped(cycle))
+            installation.release_latch()
+        _, complained = runner.communicate(timeout=30)
+        meanwhile = installation.job(job_id)
     cycle.communicate(timeout=30)
 
     assert (runner.returncode, complained) == (0, "")
@@ -127,11 +147,12 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
 def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) -> None:
     """The handler came to its end, and yet neither its rows nor its `done` are written: only the other one's are."""
     installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
-    job_id = installation.enqueue("witnessed", '{"seconds": 1, "booked": true}')[0]
+    job_id = installation.enqueue("witnessed", GATED_AND_BOOKED)[0]
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(runner):
+        installation.release_latch()
         expire_leases(installation)
         finish_elsewhere(installation)
         settled = everything(installation)
@@ -158,53 +179,60 @@ def kill_in_the_middle(installation: Installation, **settings: str) -> None:
     for each in family(cycle):
         each.kill()
     cycle.communicate()
+    installation.release_latch()
+
+
+def enqueue_three(installation: Installation) -> list[int]:
+    """The second of which runs until `release_latch`."""
+    return [installation.enqueue("witnessed", payload)[0] for payload in ('{"seconds": 0.1}', GATED, GATED)]
 
 
 def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     """It sees that the processes are gone, and on their page who was running; no lease is waited for."""
-    jobs = installation.enqueue("witnessed", '{"seconds": 0.3}', count=3)
+    ids = enqueue_three(installation)
     kill_in_the_middle(installation)
-    began = time.monotonic()
+    [lease_until] = {installation.job(job_id).lease_until for job_id in ids[1:]}
 
     cycle = installation.dispatch(HOST_NAME="anna", **AT_ONCE)
 
-    assert time.monotonic() - began < LEASE_SECONDS, "the lease of that cycle would have been a minute"
     assert cycle.returncode == 0
-    found = [installation.job(job_id) for job_id in jobs]
+    found = [installation.job(job_id) for job_id in ids]
+    assert max(job.finished_at for job in found) < lease_until
     assert [(job.status, job.attempts) for job in found] == [("done", 1)] * 3
     assert [(job.crashes, job.suspect) for job in found] == [(0, 0), (1, 1), (0, 0)]
     assert "crashed: the runner disappeared (its dispatcher or host died)" in installation.log
-    assert [run.split()[0] for run in runs(installation)].count(str(jobs[1])) == 2
+    assert [run.split()[0] for run in runs(installation)].count(str(ids[1])) == 2
 
 
 def test_another_host_waits_for_the_lease(installation: Installation) -> None:
     """It can see neither processes nor page: after the lease all are run again, each in a claim of its own."""
-    jobs = installation.enqueue("witnessed", '{"seconds": 0.3}', count=3)
-    kill_in_the_middle(installation, **SHORT)
-    lease_until = installation.rows("SELECT MIN(lease_until) FROM mayfly_jobs")[0][0]
+    ids = enqueue_three(installation)
+    kill_in_the_middle(installation)
 
     installation.dispatch(HOST_NAME="bert", **SOON)
-    untouched = [installation.job(job_id).status for job_id in jobs]
+    untouched = [installation.job(job_id).status for job_id in ids]
+    lease_until = await_lease(installation, 0)
     finish_elsewhere(installation)
 
     assert untouched == ["done", "processing", "processing"]
-    found = [installation.job(job_id) for job_id in jobs]
+    found = [installation.job(job_id) for job_id in ids]
     assert [(job.status, job.attempts, job.crashes, job.suspect) for job in found] == [
         ("done", 1, 0, 0),
         ("done", 1, 0, 1),
         ("done", 1, 0, 1),
     ]
-    assert min(job.locked_at for job in found[1:]) > lease_until
-    assert found[1].locked_at != found[2].locked_at
+    [first, second] = installation.rows(select(jobs.c.locked_at).where(jobs.c.id.in_(ids[1:])))
+    assert lease_until < first.locked_at != second.locked_at > lease_until
 
 
 def test_a_live_runner_is_not_rescued(installation: Installation) -> None:
     """A runner by hand is nobody's child, and yet no cycle of its host or of another takes its job away."""
-    installation.enqueue("witnessed", '{"seconds": 3}')
+    installation.enqueue("witnessed", GATED)
     runner = installation.start("runner", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     cycles = [installation.dispatch(HOST_NAME=host) for host in ("anna", "bert")]
+    installation.release_latch()
     _, complained = runner.communicate(timeout=30)
 
     assert [cycle.returncode for cycle in cycles] == [0, 0]
@@ -223,7 +251,7 @@ def test_runners_die_with_their_dispatcher(embedded: Installation, spawn: str) -
     cycle.kill()
     cycle.communicate()
 
-    wait_until(lambda: embedded.processes() == [], "nothing is left", 5)
+    wait_until(lambda: embedded.processes() == [], "nothing is left")
 
 
 def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Installation) -> None:
@@ -257,28 +285,36 @@ with planning(open_database(settings), settings.host_name):
 def test_a_planner_that_died_is_not_waited_for(installation: Installation) -> None:
     """Its own host sees that it is dead, and plans at once."""
     die_planning(installation)
+    end_lock(installation, installation.now() + timedelta(hours=1))
     job_id = installation.enqueue("noop")[0]
-    began = time.monotonic()
 
     cycle = installation.dispatch(HOST_NAME="anna")
 
     assert (cycle.returncode, installation.job(job_id).status) == (0, "done")
-    assert time.monotonic() - began < 10
 
 
 def test_another_host_waits_for_the_lease_of_the_lock(embedded: Installation) -> None:
     """It can't see whether the planner lives; the lease is short enough to leave most of the minute."""
     die_planning(embedded)
+    [lock] = embedded.rows(select(locks).where(locks.c.name == "plan"))
+    lease_left = lock.lease_until - embedded.now()
     job_id = embedded.enqueue("noop")[0]
-    began = time.monotonic()
+    lease_until = embedded.now() + timedelta(seconds=4)
+    end_lock(embedded, lease_until)
 
     cycle = embedded.dispatch(HOST_NAME="bert")
 
+    assert lease_left < timedelta(seconds=20)
     assert (cycle.returncode, embedded.job(job_id).status) == (0, "done")
-    assert 10 < time.monotonic() - began < 30
+    assert [each.planned_at > lease_until for each in embedded.rows(select(runners))] == [True]
 
 
 def die_planning(installation: Installation) -> None:
     environment = installation.environment(HOST_NAME="anna")
     planner = subprocess.run([sys.executable, "-c", TAKE_THE_LOCK_AND_DIE], env=environment, check=False)
     assert planner.returncode == -signal.SIGKILL
+
+
+def end_lock(installation: Installation, lease_until: datetime) -> None:
+    """The lease of whoever plans ends then."""
+    installation.execute(f"UPDATE mayfly_locks SET lease_until = '{lease_until:%Y-%m-%d %H:%M:%S.%f}'")

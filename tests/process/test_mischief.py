@@ -7,6 +7,8 @@ from subprocess import CompletedProcess
 from tests.process.installation import Installation
 
 SOON = {"BACKOFF_BASE": "0.05"}
+A_MOMENT = '{"seconds": 0.6}'  # who comes after it has not the whole window, however slow the machine is
+FOURTH = {"interruptions": 3}  # came late three times: an interruption costs an attempt, whatever window it had
 
 
 def mates(installation: Installation, lane: str, count: int = 2) -> list[int]:
@@ -33,13 +35,12 @@ def assert_no_process_left(installation: Installation) -> None:
 
 
 def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Installation) -> None:
-    """One that had the whole window has spent an attempt; one that came late comes again, three times."""
-    whole = installation.enqueue("tidy", lane="whole")[0]
-    before = installation.enqueue("ledger", '{"seconds": 2}', lane="late")
+    """Unless it came late: then it comes again, three times."""
+    before = installation.enqueue("ledger", A_MOMENT, lane="late")
     late = installation.enqueue("oversleep", lane="late")[0]
     behind = mates(installation, "late")
-    before += installation.enqueue("ledger", '{"seconds": 2}', lane="fourth")
-    fourth = installation.enqueue("oversleep", lane="fourth", interruptions=3)[0]
+    before += installation.enqueue("ledger", A_MOMENT, lane="fourth")
+    fourth = installation.enqueue("oversleep", lane="fourth", **FOURTH)[0]
     others = mates(installation, "other")
     started = time.monotonic()
 
@@ -48,9 +49,6 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     assert (cycle.returncode, cycle.stdout) == (2, "")
     assert "ended with code 2" in cycle.stderr
     assert_in_time(started)
-    job = installation.job(whole)
-    assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
-    assert job.last_error.startswith("timed out after ")
     job = installation.job(late)
     assert (job.status, job.attempts, job.interruptions, job.last_error) == ("pending", 0, 1, None)
     job = installation.job(fourth)
@@ -59,8 +57,21 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     assert_unharmed(installation, before + others)
     released = [installation.job(job_id) for job_id in behind]
     assert [(job.status, job.attempts, job.interruptions) for job in released] == [("pending", 0, 0)] * 2
-    assert f"Time is up: interrupted job {whole} (tidy)" in installation.log
+    assert f"Time is up: interrupted job {late} (oversleep)" in installation.log
     assert "Exceeded" not in installation.log, "the dispatcher's guard had nothing to do"
+
+
+def test_a_handler_that_had_the_whole_window_has_failed(embedded: Installation) -> None:
+    """An attempt is spent, at the first time."""
+    whole = embedded.enqueue("tidy")[0]
+
+    cycle = embedded.dispatch(HANDLERS="tests.process.long", WORKER_TIMEOUT="7", DISPATCH_TIMEOUT="10")
+
+    assert cycle.returncode == 2
+    job = embedded.job(whole)
+    assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
+    assert job.last_error.startswith("timed out after ")
+    assert f"Time is up: interrupted job {whole} (tidy)" in embedded.log
 
 
 def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installation) -> None:
@@ -80,12 +91,13 @@ def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installatio
 
 def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installation) -> None:
     """Deaf to signals, or blocked in C with the GIL: it is ended from C, its traceback is kept, its mates go back."""
-    deaf, deafs_mates = installation.enqueue("deaf", lane="deaf")[0], mates(installation, "deaf")
-    blocked, blockeds_mates = installation.enqueue("blocked", lane="blocked")[0], mates(installation, "blocked")
+    deaf, deafs_mates = installation.enqueue("deaf", lane="deaf", **FOURTH)[0], mates(installation, "deaf")
+    blocked = installation.enqueue("blocked", lane="blocked", **FOURTH)[0]
+    blockeds_mates = mates(installation, "blocked")
     others = mates(installation, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
+    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -106,11 +118,11 @@ def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installatio
 
 def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> None:
     """Even a runner that was stopped, and so cannot end itself, is gone when the dispatcher is."""
-    stopped = installation.enqueue("stopped", lane="stopped")[0]
+    stopped = installation.enqueue("stopped", lane="stopped", **FOURTH)[0]
     others = mates(installation, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="3")
+    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="4")
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -118,7 +130,7 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
     assert_unharmed(installation, others)
-    assert "Exceeded 3s timeout: ending 1 workers" in installation.log
+    assert "Exceeded 4s timeout: ending 1 workers" in installation.log
     assert_no_process_left(installation)
 
 
@@ -128,10 +140,10 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
 def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
     """Neither one that ignores SIGTERM nor one that left for a session of its own outlives the cycle."""
     parent = installation.enqueue("parent", lane="parent")[0]
-    stubborn = installation.enqueue("stubborn_parent", lane="stubborn")[0]
+    stubborn = installation.enqueue("stubborn_parent", lane="stubborn", **FOURTH)[0]
     daemonised = installation.enqueue("daemonise", lane="daemon") + mates(installation, "daemon")
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="7")
+    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
     assert_no_process_left(installation)

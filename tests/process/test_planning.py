@@ -1,11 +1,12 @@
 """Several hosts on one database: together they start what one would have, and no job runs twice."""
 
 import subprocess
+from collections import Counter
 from itertools import repeat
 
 from sqlalchemy import func, select
 
-from tests.process.installation import Installation, most_at_once
+from tests.process.installation import Installation, most_at_once, wait_until
 from tests.tables import cycles, jobs, runners
 
 ROUNDS = 2
@@ -29,13 +30,17 @@ def test_two_hosts_never_exceed_a_lanes_cap(installation: Installation) -> None:
 
 def test_hosts_share_a_lane_that_has_room_for_both(embedded: Installation) -> None:
     """A host whose slots are full leaves the rest of a lane's workers to the other one."""
-    embedded.enqueue("sleep", '{"seconds": 0.1}', count=40)
+    embedded.enqueue("latch", count=40)
 
     hosts = start_hosts(embedded, HOST_MAX_WORKERS="2", MAX_WORKERS="4", BATCH_SIZE="2")
+    wait_until(lambda: len(embedded.runner_pids()) == 4, "four runners work")
+    by_host = Counter(each.host for each in embedded.rows(select(runners)))
+    embedded.release_latch()
     said = [host.communicate() for host in hosts]
 
     assert said == [("", ""), ("", "")]
     assert embedded.statuses() == {"done": 40}
+    assert by_host == {"a": 2, "b": 2}
     lives = embedded.rows(select(runners))
     for name in ("a", "b"):
         assert most_at_once((each.planned_at, each.finished_at) for each in lives if each.host == name) == 2

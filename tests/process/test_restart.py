@@ -4,16 +4,19 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
+from mayfly import jsontext
 from tests.process.installation import Installation, wait_until
 from tests.servers import PrivateServer
 
 IN_BOUNDS_SECONDS = 20.0  # connect time-outs included
 SOON = {"BACKOFF_BASE": "0.05"}
+GATED = '{"gate": "go"}'  # runs until `release_latch`
 
 
 @pytest.fixture
@@ -46,19 +49,19 @@ def assert_done_once(installation: Installation, ids: list[int]) -> None:
     assert [job.id for job in jobs] == ids
     assert {(job.status, job.attempts, job.crashes, job.suspect) for job in jobs} == {("done", 1, 0, 0)}
     booked = [row.job_id for row in installation.rows("SELECT job_id FROM test_ledger ORDER BY job_id")]
-    assert booked == [job.id for job in jobs if "booked" in job.payload]
+    assert booked == [job.id for job in jobs if jsontext.decode(job.payload).get("booked")]
 
 
 def test_a_killed_database_ends_the_cycle_and_costs_nothing(
     installed: Installation, restartable_server: PrivateServer
 ) -> None:
     """Code 1 and a sentence, in bounded time; the next cycle finishes everything, and no job is accused."""
-    ids = installed.enqueue("witnessed", '{"seconds": 0.5}', count=8)
-    ids += installed.enqueue("witnessed", '{"seconds": 0.5, "booked": true}', lane="booked", count=8)
+    ids = [*in_pairs(installed), *in_pairs(installed, lane="booked", booked=True)]
     cycle = installed.start("dispatcher", BATCH_SIZE="2")
-    wait_until(lambda: started(installed) >= 12, "jobs run in both lanes")
+    wait_until(lambda: started(installed) == 16, "in both lanes all have begun, and half of them have ended")
 
     restartable_server.kill()
+    installed.release_latch()
     killed = time.monotonic()
     _, said = cycle.communicate(timeout=60)
     took = time.monotonic() - killed
@@ -74,16 +77,23 @@ def test_a_killed_database_ends_the_cycle_and_costs_nothing(
     assert installed.processes() == []
 
 
+def in_pairs(installation: Installation, booked: bool = False, **columns: Any) -> list[int]:
+    """One that takes a moment, and one that runs until `release_latch`, for each of four runners."""
+    payloads = [{"seconds": 0.1, "booked": booked}, {"gate": "go", "booked": booked}] * 4
+    return [installation.enqueue("witnessed", jsontext.encode(each), **columns)[0] for each in payloads]
+
+
 def test_a_database_that_comes_back_in_time_is_hardly_noticed(
     installed: Installation, restartable_server: PrivateServer
 ) -> None:
     """Who was busy while it was away goes on with a new connection; all is done in the same cycle."""
-    ids = installed.enqueue("witnessed", '{"seconds": 6}', count=4)
-    cycle = installed.start("dispatcher", BATCH_SIZE="1", WORKER_TIMEOUT="20", DISPATCH_TIMEOUT="25")
+    ids = installed.enqueue("witnessed", GATED, count=4)
+    cycle = installed.start("dispatcher", BATCH_SIZE="1")
     wait_until(lambda: started(installed) == 4, "all jobs run")
 
     restartable_server.kill()
     restartable_server.start()
+    installed.release_latch()
     _, said = cycle.communicate(timeout=60)
 
     assert (cycle.returncode, said) == (0, "")
@@ -111,11 +121,12 @@ def test_a_dead_database_is_a_sentence(installed: Installation, restartable_serv
 
 def test_killed_sessions_are_replaced(installed: Installation, restartable_server: PrivateServer) -> None:
     """An administrator ends all sessions while handlers run: runners and dispatcher go on with new ones."""
-    ids = installed.enqueue("witnessed", '{"seconds": 1}', count=5)
+    ids = installed.enqueue("witnessed", GATED, count=5)
     cycle = installed.start("dispatcher", BATCH_SIZE="1")
     wait_until(lambda: started(installed) == 5, "all jobs run")
 
     killed = kill_sessions(installed, restartable_server)
+    installed.release_latch()
     _, said = cycle.communicate(timeout=60)
 
     assert killed >= 5
