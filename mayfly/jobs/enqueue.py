@@ -110,7 +110,7 @@ class Door:
         if max_attempts is None:
             max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
         terms = _terms(type_name, lane, max_attempts, schema.NORMAL if priority is None else priority)
-        return NewJob(  # by place: names would cost as much again as all the rest of it
+        return NewJob(  # by place, which takes less than half the time of names
             terms.type,
             self._payload(type_name, payload, handler),
             terms.lane,
