@@ -43,7 +43,7 @@ def send_one(job: Job, person_id: int) -> dict[str, int]:
     name, email = person
     if not is_address(email):
         raise Dead(f"person {person_id} has no address that mail could be sent to")
-    since_at, number = job.write(lambda connection: _mark(connection, person_id, job.now))
+    since_at, number = _mark(job, person_id)
     asked = {"person_id": person_id, "since_at": since_at, "until_at": job.now - SETTLED, "most": LISTED}
     count, news = job.read(lambda connection: _news(connection, asked))
     if count == 0:
@@ -67,11 +67,19 @@ def _with_news(job: Job, after: int, last: int) -> list[int]:
     return list(job.read(lambda connection: connection.execute(tables.WITH_NEWS, asked).scalars()))
 
 
-def _mark(connection: Any, person_id: int, now: datetime) -> tuple[datetime, int]:
+def _mark(job: Job, person_id: int) -> tuple[datetime, int]:
     """Until when the last digest went, and its number."""
-    first = {"person_id": person_id, "until_at": now - FIRST, "number": 0}
-    connection.execute(connection.dialect.insert_missing("app_digests", ("person_id",), tables.MARK_COLUMNS), first)
-    until_at, number = connection.execute(tables.MARK, {"person_id": person_id}).first()
+    first = {"person_id": person_id, "until_at": job.now - FIRST, "number": 0}
+
+    def look(connection: Any) -> Any:
+        return connection.execute(tables.MARK, first).first()
+
+    def begin(connection: Any) -> Any:
+        missing = connection.dialect.insert_missing("app_digests", ("person_id",), tables.MARK_COLUMNS)
+        connection.execute(missing, first)
+        return look(connection)
+
+    until_at, number = job.read(look) or job.write(begin)
     return utc_from_driver(until_at), number
 
 

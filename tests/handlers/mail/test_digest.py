@@ -12,7 +12,7 @@ from handlers.mail.digest import LISTED, News, compose
 from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
-from tests.handlers.community import Community
+from tests.handlers.community import LONG_AGO, Community
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -90,6 +90,41 @@ def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.
     assert first.outcomes == {"sliced": 3, "done": 3}
     assert again.runs[0].result == {"people": 0}
     assert sorted(each["to"] for each in mails(2)) == ["1@example.com", "5@example.com"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
+def test_fifty_thousand_people(community: Community) -> None:
+    """Two thousand of them have news; the others, on a board with many old posts, cost a look."""
+    quiet, busy = range(1, 48_001), range(48_001, 50_001)
+    community.board(7)
+    community.board(8)
+    insert_many(community, "app_people", [
+        {"id": each, "name": "Ann", "email": f"{each}@example.com", "created_at": LONG_AGO}
+        for each in (*quiet, *busy)
+    ])  # fmt: skip
+    insert_many(community, "app_members", [
+        {"board_id": 7 if each in quiet else 8, "person_id": each, "joined_at": LONG_AGO} for each in (*quiet, *busy)
+    ])  # fmt: skip
+    insert_many(community, "app_posts", [
+        {"id": each, "board_id": 7, "body": "old", "state": "published", "created_at": LONG_AGO,
+         "published_at": LONG_AGO + timedelta(seconds=each)} for each in range(1, 20_001)
+    ])  # fmt: skip
+    community.published(99_999, 8)
+    enqueue("send_digest")
+
+    drained = drain(lanes=["send_digest"], most=3000)
+
+    times = "SELECT MIN(duration_ms), MAX(duration_ms), SUM(duration_ms) FROM mayfly_jobs WHERE type = 'send_digest'"
+    print("ms (a child, the round, all):", *community.rows(times))
+    assert drained.runs[0].result == {"people": 2000}
+    mails(2000)
+
+
+def insert_many(community: Community, table: str, rows: list[dict[str, Any]]) -> None:
+    insert = community.database.dialect.insert(table, rows[0])
+    for start in range(0, len(rows), 5000):
+        community.database.run(lambda connection: connection.execute_many(insert, rows[start : start + 5000]))  # noqa: B023
 
 
 @SQLITE

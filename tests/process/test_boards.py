@@ -1,0 +1,95 @@
+"""Boards archived by real runners that are killed in the middle: the file is whole, and everybody is told once."""
+
+import json
+import os
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from tests.handlers.community import LONG_AGO, Community
+from tests.process.installation import Installation, wait_until
+
+POSTS = 12_000
+BODY = "x" * 1000
+KILLS = 3
+PART = 5000
+
+
+def fill(community: Community, posts: int) -> None:
+    """A closed board that takes a while."""
+    community.board(7, members=(1, 2, 3), state="closed", closed_at=LONG_AGO)
+    columns = ("id", "board_id", "body", "state", "created_at")
+    rows = [dict(zip(columns, (each, 7, BODY, "draft", LONG_AGO), strict=True)) for each in range(1, posts + 1)]
+    insert = community.database.dialect.insert("app_posts", columns)
+    for start in range(0, posts, PART):
+        community.database.run(lambda connection: connection.execute_many(insert, rows[start : start + PART]))  # noqa: B023
+
+
+def size_of(file: Path) -> int:
+    with suppress(FileNotFoundError):
+        return file.stat().st_size
+    return 0
+
+
+def posts_in(archive: Path) -> list[int]:
+    with ZipFile(archive) as packed:
+        return [each["id"] for each in json.loads(packed.read("board-7.json"))["posts"]]
+
+
+def prepare(installation: Installation, posts: int) -> Path:
+    """Where its archives will be."""
+    archives = installation.home / "archives"
+    installation.settings = {"BOARD_ARCHIVES": str(archives)}
+    installation.run("mayfly", "migrate")
+    installation.run("mayfly", "migrate", "--app")
+    fill(Community(installation.url), posts)
+    return archives
+
+
+def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation) -> None:
+    """At the end there is one file, as if nobody had been killed."""
+    chance = random.Random(1)
+    archives = prepare(embedded, POSTS)
+    [job_id] = embedded.enqueue("archive_board", '{"board": 7}', lane="misc")
+
+    killed_at: list[int] = []
+    while embedded.job(job_id).status in ("pending", "processing"):
+        cycle = embedded.start("dispatcher")
+        while len(killed_at) < KILLS and cycle.poll() is None:
+            enough = (killed_at or [0])[-1] + chance.randint(1, 2_000_000)
+            wait_until(lambda: size_of(archives / ".board-7.json") > enough or cycle.poll() is not None, "it grows")  # noqa: B023
+            size = size_of(archives / ".board-7.json")
+            for pid in embedded.runner_pids():
+                with suppress(ProcessLookupError):  # it came to its end by itself
+                    os.kill(pid, signal.SIGKILL)
+                    killed_at.append(size)
+        cycle.wait(60)
+
+    job = embedded.job(job_id)
+    assert (job.status, job.claims, job.attempts) == ("done", KILLS + 1, 1)
+    assert min(killed_at) > 0
+    assert posts_in(archives / "board-7.zip") == list(range(1, POSTS + 1))
+    assert [each.name for each in archives.iterdir()] == ["board-7.zip"]
+    mails = embedded.rows("SELECT payload FROM mayfly_jobs WHERE type = 'send_email'")
+    assert sorted(json.loads(row.payload)["to"] for row in mails) == [f"{each}@example.com" for each in (1, 2, 3)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
+def test_a_hundred_thousand_posts_fit_into_little_memory(installation: Installation) -> None:
+    """100 MB of them, in as many cycles as it takes."""
+    archives = prepare(installation, 100_000)
+    [job_id] = installation.enqueue("archive_board", '{"board": 7}', lane="misc")
+
+    while installation.job(job_id).status in ("pending", "processing"):
+        installation.dispatch()
+
+    job = installation.job(job_id)
+    [peak] = [row[0] for row in installation.rows("SELECT MAX(peak_memory) FROM mayfly_runners WHERE lane = 'misc'")]
+    print(f"{job.duration_ms} ms, {job.slices} slices, {peak:,} bytes at most")
+    assert (job.status, posts_in(archives / "board-7.zip")) == ("done", list(range(1, 100_001)))
+    assert peak < 100 << 20
