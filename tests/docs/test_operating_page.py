@@ -21,7 +21,7 @@ def invoices(tmp_path: Path) -> Iterator[Installation]:
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "handlers,invoices"})
     for customer, count in (("ann", 1), ("bob", 3)):
         payload = f'{{"customer": "{customer}"}}'
-        made.enqueue("send_invoice", payload, count, lane="invoices", max_attempts=1)
+        made.enqueue("post_invoice", payload, count, lane="invoices", max_attempts=1)
     made.dispatch()
     yield made
     made.end()
