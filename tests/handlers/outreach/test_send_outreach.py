@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from handlers.outreach import blast
 from handlers.outreach.payloads import Outreach
+from mayfly import enqueue
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
@@ -87,6 +88,20 @@ def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
     fan_out()
 
     assert recipients() == ["ann@example.com", "bob@example.com"]
+
+
+def test_a_blast_is_closed_once(tables: Tables) -> None:
+    """Whoever runs its last job again changes nothing. On every database."""
+    tables.people(["ann@example.com"])
+    write()
+    fan_out()
+    before = blasts(tables)
+    [closing] = enqueued_jobs("close_blast")
+    enqueue("close_blast", {**closing.payload, "batch": {**closing.payload["batch"], "done": 7}})
+
+    drain()
+
+    assert blasts(tables) == before == [("sent", 1, 0, 0, 0, 0, 1, 0)]
 
 
 @SQLITE
