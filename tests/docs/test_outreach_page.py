@@ -12,7 +12,7 @@ from handlers.mail.payloads import Mail
 from handlers.outreach.payloads import Outreach
 
 DOCS = Path(__file__).parents[2] / "docs"
-MODELS = {"mail": Mail, "outreach": Outreach}
+MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
 
 
 @pytest.mark.parametrize("name", MODELS)

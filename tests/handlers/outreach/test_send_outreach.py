@@ -138,7 +138,7 @@ def test_a_step_that_is_repeated_enqueues_nothing_twice(tables: Tables, monkeypa
     monkeypatch.setattr(blast, "STEP", 3)
     tables.people(f"{number}@example.com" for number in range(5))
     write()
-    drain(lanes=["outreach"], raises=False, slice_after=1, most=1000)
+    fan_out()
     before = sorted(recipients())
     tables.execute(
         "UPDATE mayfly_jobs SET status = 'pending', checkpoint = NULL, finished_at = NULL"
