@@ -61,7 +61,7 @@ def _rendered(mail: Mail, part: str) -> str | None:
     context: dict[str, Any] = mail.context
     try:
         return environment.from_string(source).render(context)
-    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, OverflowError) as error:
+    except (TemplateError, TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         raise Dead(f"the template of its {part} cannot be rendered: {error}") from error
 
 

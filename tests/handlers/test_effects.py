@@ -5,8 +5,10 @@ import pytest
 from handlers.effects import may_resend
 from mayfly import Job, enqueue, handler
 from mayfly.app import current_app
+from mayfly.migrations import migrate
 from mayfly.settings import LaneSettings
-from mayfly.testing import drain
+from mayfly.testing import drain, enqueued_jobs, using_database
+from tests.databases import Databases
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -37,3 +39,19 @@ def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: s
 
     silent = (None, False, True)
     assert told == {"others": silent, "receipts": silent if word is None else (word, *[word == "resend"] * 2)}
+
+
+def test_without_its_tables_a_job_says_what_to_run(
+    engine_name: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Mayfly's own tables alone. On every database."""
+    monkeypatch.setenv("SMTP_ACCOUNTS", "smtp://127.0.0.1:1?from=ann@shop.example&tls=none")
+    with databases.fresh(engine_name, migrate) as url, using_database(url):
+        enqueue("send_email", {"to": "bob@example.com", "subject": "Hello", "text": "Dear Bob"}, max_attempts=1)
+        drain(raises=False)
+        [job] = enqueued_jobs()
+
+    assert job.status == "dead"
+    assert "There is no table app_effects. If handlers bring it along, run `mayfly migrate --app` once." in str(
+        job.last_error
+    )

@@ -1,5 +1,8 @@
 """The setting SMTP_ACCOUNTS, and what a mail may be: checked before anything is sent."""
 
+from email.parser import BytesParser
+from email.policy import default
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,9 @@ from pydantic import ValidationError
 
 from handlers.mail.accounts import BadAccount, limits_of, read_accounts
 from handlers.mail.delivery import in_turn
+from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
+from mayfly import Dead
 
 POOL = "smtp://ann%40a.example:p%20w@a.example?daily=9&at_once=1\nsmtps://b.example?from=bob@b.example"
 
@@ -82,3 +87,31 @@ def test_a_mail_that_cannot_be_sent_is_refused(change: dict[str, object]) -> Non
     """When it is enqueued."""
     with pytest.raises(ValidationError):
         Mail.model_validate({"to": "a@b.example", "subject": "s", "text": "t", **change})
+
+
+JSON = st.none() | st.booleans() | st.integers() | st.text()
+FIELDS = {
+    "to": st.sampled_from(["a@b.example", "A.b+c@d.example"]) | st.text(),
+    "subject": st.text() | st.sampled_from(["Hello {{ name }}", "{{ 7 * 'x' }}", "{% for"]),
+    "text": st.text() | st.sampled_from(["{{ name }}", "{{ name.a.b }}", "{{ [1] | join(name) }}", "{{ 1 / 0 }}"]),
+    "html": st.none() | st.text() | st.just("<b>{{ name }}</b>"),
+    "context": st.none() | st.dictionaries(st.sampled_from(["name", "x"]), JSON | st.lists(JSON)),
+    "unsubscribe": st.none() | st.sampled_from(["https://x.example/?a=b", "mailto:a@b.example"]) | st.text(),
+    "reply_to": st.none() | st.just("r@b.example"),
+}
+
+
+@given(st.fixed_dictionaries({}, optional=FIELDS))
+def test_whatever_the_payload_it_is_refused_or_becomes_one_mail(payload: dict[str, object]) -> None:
+    """Or its job is dead with a reason; but no header comes from anywhere but its field."""
+    try:
+        mail = Mail.model_validate(payload)
+        message = BytesParser(policy=default).parsebytes(compose(mail, "ann@shop.example", "key"))
+    except (ValidationError, Dead):
+        return
+
+    asked = {"List-Unsubscribe": mail.unsubscribe, "Reply-To": mail.reply_to}
+    named = {name for name, value in asked.items() if value is not None}
+    known = {"From", "To", "Subject", "Date", "Message-ID", "MIME-Version", "Content-Type", "List-Unsubscribe-Post"}
+    assert named <= set(message.keys()) <= named | known | {"Content-Transfer-Encoding"}
+    assert (message.get_all("To"), message.get_all("From")) == ([mail.to], ["ann@shop.example"])

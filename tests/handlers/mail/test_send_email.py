@@ -127,6 +127,7 @@ def test_templates_are_rendered_and_html_is_escaped(office: ExitStack, tmp_path:
         ({"text": "{{ ''.__class__.__mro__ }}", "context": {}}, "cannot be rendered: access to attribute"),
         ({"text": "{{ nobody }}", "context": {}}, "cannot be rendered: 'nobody' is undefined"),
         ({"text": "{% for", "context": {}}, "cannot be rendered"),
+        ({"text": "{{ 5 | dictsort }}", "context": {}}, "cannot be rendered"),
         ({"attachments": [{"path": "../secret"}]}, "there is no attachment '../secret'"),
         ({"attachments": [{"path": "link"}]}, "there is no attachment 'link'"),
     ],
