@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
@@ -160,6 +161,19 @@ def test_what_cannot_be_printed_gets_no_number(
     run = run_inline("send_invoice", make_invoice(**changes))
 
     assert (run.kind, why in str(run.reason)) == ("dead", True), run.reason
+    assert community.rows("SELECT COUNT(*) FROM app_invoices") == [(0,)]
+
+
+@SQLITE
+def test_without_its_library_an_invoice_says_so(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to install; it gets no number."""
+    for name in [each for each in sys.modules if each.startswith(("reportlab", "handlers.mail.invoice"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "reportlab", None)
+
+    run = run_inline("send_invoice", make_invoice())
+
+    assert (run.kind, run.reason) == ("dead", "invoices need reportlab: pip install 'mayfly-jobs[invoice]'")
     assert community.rows("SELECT COUNT(*) FROM app_invoices") == [(0,)]
 
 
