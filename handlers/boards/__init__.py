@@ -6,7 +6,8 @@ from mayfly import Job, handler
 __handlers__ = ()  # all are here; what they need is imported by the runner that has such a job
 
 
-@handler("publish_post", lane="misc", timeout=40, ack="each")
+# Tried for a quarter of an hour: longer than most servers are away, and well before they forget the post's key.
+@handler("publish_post", lane="misc", timeout=40, ack="each", backoff_base=30)
 def publish_post(job: Job, post: Post) -> dict[str, str | None]:
     from handlers.boards.publishing import publish
 

@@ -1,7 +1,7 @@
 """An invoice as a PDF: the same content gives the same bytes."""
 
 import os
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -32,7 +32,7 @@ WIDTHS = [86 * mm, 22 * mm, 26 * mm, 14 * mm, 26 * mm]
 
 def require_printable(texts: Iterable[str]) -> None:
     """What the font lacks would be printed as a box, and nobody would know before the customer writes."""
-    known = _letters(_font())
+    known = letters_of(_font())
     for each in texts:
         missing = next((letter for letter in each if letter not in known), None)
         if missing is not None:
@@ -143,8 +143,9 @@ def _font() -> str:
     return path
 
 
-def _letters(font: str) -> Container[str]:
+def letters_of(font: str) -> set[str]:
     if font == PLAIN:
-        return {bytes([code]).decode("cp1252", "ignore") for code in range(32, 256)}
-    known: Any = pdfmetrics.getFont(font)
-    return {chr(code) for code in known.face.charToGlyph}
+        known = (bytes([code]).decode("cp1252", "ignore") for code in range(32, 256))
+        return {each for each in known if each.isprintable() and each}
+    embedded: Any = pdfmetrics.getFont(font)
+    return {chr(code) for code in embedded.face.charToGlyph}

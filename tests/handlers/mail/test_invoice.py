@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from decimal import Decimal
@@ -11,11 +12,12 @@ from typing import Any
 
 import pytest
 from freezegun import freeze_time
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from handlers.mail.invoice import Issued, issue
+from handlers.mail.invoice_pdf import PLAIN, letters_of, write_pdf
 from handlers.mail.invoice_sums import add_up, cents
 from handlers.mail.payloads import Invoice, Item
 from mayfly.engine import Database
@@ -164,6 +166,19 @@ def test_what_cannot_be_printed_gets_no_number(
 
 
 @SQLITE
+def test_without_its_library_an_invoice_says_so(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what to install; it gets no number."""
+    for name in [each for each in sys.modules if each.startswith(("reportlab", "handlers.mail.invoice"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "reportlab", None)
+
+    run = run_inline("send_invoice", make_invoice())
+
+    assert (run.kind, run.reason) == ("dead", "invoices need reportlab: pip install 'mayfly-jobs[invoice]'")
+    assert community.rows("SELECT COUNT(*) FROM app_invoices") == [(0,)]
+
+
+@SQLITE
 def test_other_letters_need_another_font(community: Community, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any TrueType font, embedded in part; the same bytes each time."""
     import reportlab
@@ -256,13 +271,32 @@ def test_amounts_that_are_none_are_refused(change: dict[str, Any]) -> None:
         Item.model_validate({**ROSES, **change})
 
 
-@given(st.text(max_size=40))
-def test_whatever_is_written_on_it_is_refused_or_printed(text: str) -> None:
-    """What passes the door can be told alike a second time."""
+ANY = (
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text() | st.lists(st.text()) | st.decimals().map(str)
+)
+
+
+@given(st.fixed_dictionaries({"text": ANY, "price": ANY, "vat": ANY, "quantity": ANY}), ANY)
+def test_whatever_the_payload_it_is_refused_or_added_up(item: dict[str, Any], note: object) -> None:
+    """What passes the door can be written down, read again, and has a sum."""
     try:
-        invoice = Invoice.model_validate(make_invoice(note=text))
+        invoice = Invoice.model_validate(make_invoice(items=[ROSES, {**ROSES, **item}], note=note))
     except ValidationError:
-        assert not text.isprintable()
         return
 
     assert Invoice.model_validate(json.loads(invoice.model_dump_json())) == invoice
+    assert add_up(invoice.items).total.is_finite()
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(st.sampled_from(sorted(letters_of(PLAIN))), min_size=1, max_size=100))
+def test_whatever_is_written_on_it_is_printed(files: Path, text: str) -> None:
+    """Tags, entities, words without end."""
+    item = {**ROSES, "text": text * 3}
+    invoice = Invoice.model_validate(make_invoice(items=[item], note=text, customer={**CUSTOMER, "name": text}))
+    path = files / "printed.pdf"
+    path.unlink(missing_ok=True)
+
+    write_pdf(path, "2026-0001", {"date": "2026-05-04", "seller": [text], "invoice": invoice.model_dump(mode="json")})
+
+    assert path.read_bytes().endswith(b"%%EOF\n")
