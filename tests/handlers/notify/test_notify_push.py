@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.notify.browsers import Browser, signed_claims
 from tests.handlers.notify.conftest import PERSON, Subscribe
+from tests.handlers.patience import patient
 from tests.handlers.rows import select
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -169,7 +171,8 @@ def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.skipif("on_doubt" not in LaneSettings._fields, reason="lanes cannot say it here")
 def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
     """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
-    app, word = current_app(), {"on_doubt": "hold"}
+    word: dict[str, Any] = {"on_doubt": "hold"}
+    app = current_app()
     app.settings = app.settings._replace(lanes={"notify": LaneSettings()._replace(**word)})
     chat = subscribe("webhook")
     chat.manner = "half"
@@ -290,6 +293,7 @@ def test_keys_that_cannot_be_used_are_final(
 ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
 
 
+@patient
 @given(st.dictionaries(st.sampled_from([*Notification.model_fields, "extra"]), ANYTHING))
 def test_any_payload_is_refused_or_fits_into_a_push(payload: dict[str, object]) -> None:
     """Whatever it is: nothing that is let in is too long for a push service."""
