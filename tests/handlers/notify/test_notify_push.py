@@ -290,6 +290,30 @@ def test_keys_that_cannot_be_used_are_final(
     assert service.heard == []
 
 
+@SQLITE
+@pytest.mark.parametrize(
+    ("kind", "columns", "reason"),
+    [
+        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is none"),
+        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is none"),
+        ("ntfy", {"url": "http://s3cret.example/"}, "the URL of subscription 1 names no topic"),
+        ("ntfy", {"token": "t0ken\ns3cret"}, "the token of subscription 1 cannot be used"),
+        ("webhook", {"url": "ftp://push.example/s3cret"}, "the base URL of an integration must begin with http"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_final(
+    subscribe: Subscribe, kind: str, columns: dict[str, str], reason: str
+) -> None:
+    """They are an application's, and nothing of them is shown."""
+    subscribe(kind, **columns)
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["dead"]
+    assert str(drained.runs[-1].reason).startswith(reason)
+    assert "s3cret" not in str(drained.runs[-1].outcome)
+
+
 ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
 
 
