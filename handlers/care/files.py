@@ -56,9 +56,18 @@ def choose(found: Iterable[File], in_use: set[Identity], before: float, most_byt
 
 def open_files() -> set[Identity]:
     """What any process has open, as far as this user may see."""
+    found: set[Identity] = set()
+    for process in os.scandir("/proc"):
+        if process.name.isdigit():
+            with suppress(OSError):  # it has ended, or is somebody else's
+                found |= _opened_by(process)
+    return found
+
+
+def _opened_by(process: os.DirEntry[str]) -> set[Identity]:
     found = set()
-    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):  # it has ended, or is somebody else's
+    for descriptor in os.scandir(f"{process.path}/fd"):
+        with suppress(OSError):  # it was closed
             found.add(_identity(descriptor.stat()))
     return found
 

@@ -26,7 +26,7 @@ def look_at_disks() -> Iterator[Finding]:
         except OSError as error:
             yield Finding(f"disk {path}", RED, f"cannot be looked at: {error.strerror}")
             continue
-        percent = 100 * usage.used / (usage.used + usage.free)
+        percent = 100 * usage.used / (usage.used + usage.free or 1)  # some file systems have no size at all
         yield Finding(f"disk {path}", thresholds.judge(percent), f"{percent:.0f} % used")
 
 

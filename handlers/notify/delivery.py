@@ -13,7 +13,7 @@ from mayfly import Dead, Job, Retry, Snooze, setting
 
 GONE = (404, 410)
 ANSWER_SECONDS = 10.0
-# Two notifications are a nuisance, none is noticed by nobody: what may have been lost is sent again.
+# Two notifications are a nuisance, one that never came is noticed by nobody: what may be lost is sent again.
 ON_DOUBT = "resend"
 
 
@@ -24,6 +24,8 @@ def deliver(job: Job, notification: Notification, subscription: Subscription, ke
         return {"answer": entry.answer}
     if entry.state == HANDED_OVER and not may_resend(job, ON_DOUBT):
         raise _doubt(subscription)
+    if not subscription.host:
+        raise Dead(f"the URL of subscription {subscription.id} is none")
     message = _writer(subscription.kind)(notification, subscription, key, job.now)
     effect.hand_over(subscription.shown, entry.state)
     try:
@@ -51,7 +53,7 @@ def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], 
 
 
 def _send(subscription: Subscription, message: Message) -> Answer:
-    public = subscription.host not in setting("PUSH_PRIVATE_HOSTS", "").split()
+    public = subscription.host not in setting("PUSH_PRIVATE_HOSTS", "").lower().split()
     outside = Outside(message.url, answer_seconds=ANSWER_SECONDS, public_only=public, quotes=False)
     return outside.call("POST", "", message.body, message.headers, expected=GONE)
 

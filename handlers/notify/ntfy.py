@@ -12,6 +12,9 @@ def write(notification: Notification, subscription: Subscription, _key: str, _no
     server, _, topic = subscription.url.rstrip("/").rpartition("/")
     if not topic or server.endswith(":/"):
         raise Dead(f"the URL of subscription {subscription.id} names no topic")
+    token = subscription.token or ""
+    if not (token.isascii() and token.isprintable()):  # the error of the HTTP client would quote it
+        raise Dead(f"the token of subscription {subscription.id} cannot be used")
     content = {"topic": topic, "title": notification.title, "message": notification.body or notification.title}
-    headers = {"Authorization": f"Bearer {subscription.token}"} if subscription.token else {}
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     return json_message(server, {**content, **({"click": notification.url} if notification.url else {})}, headers)

@@ -5,13 +5,9 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from handlers.mail.payloads import one_line
+
 LIMIT = 3800  # bytes as JSON; push services take 4096 of what is encrypted, with its header and our JSON around it
-
-
-def one_line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be one line of printable characters")
-    return text
 
 
 def plain(text: str) -> str:

@@ -23,7 +23,11 @@ class Subscription:
 
     @property
     def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
+        """Empty where the URL is none."""
+        try:
+            return urlsplit(self.url).hostname or ""
+        except ValueError:
+            return ""
 
     @property
     def shown(self) -> str:

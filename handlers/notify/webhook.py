@@ -6,7 +6,7 @@ from handlers.notify.message import Message, json_message
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 
-ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # whatever else would call a whole channel: <!here>
+ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})  # <!here> would call a whole channel
 
 
 def write(notification: Notification, subscription: Subscription, _key: str, _now: datetime) -> Message:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.handlers.conftest import migrate_all
 from tests.handlers.dear import dear_modules, extras
 from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
@@ -12,8 +13,7 @@ from tests.process.test_idle import Run
 
 @pytest.fixture
 def platform(embedded: Installation) -> Installation:
-    embedded.run("mayfly", "migrate")
-    embedded.run("mayfly", "migrate", "--app")
+    migrate_all(embedded.url)
     return embedded
 
 

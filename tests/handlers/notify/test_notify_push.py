@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.notify.browsers import Browser, signed_claims
 from tests.handlers.notify.conftest import PERSON, Subscribe
+from tests.handlers.patience import patient
 from tests.handlers.rows import select
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -286,9 +288,34 @@ def test_keys_that_cannot_be_used_are_final(
     assert service.heard == []
 
 
+@SQLITE
+@pytest.mark.parametrize(
+    ("kind", "columns", "reason"),
+    [
+        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is none"),
+        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is none"),
+        ("ntfy", {"url": "http://s3cret.example/"}, "the URL of subscription 1 names no topic"),
+        ("ntfy", {"token": "t0ken\ns3cret"}, "the token of subscription 1 cannot be used"),
+        ("webhook", {"url": "ftp://push.example/s3cret"}, "the base URL of an integration must begin with http"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_final(
+    subscribe: Subscribe, kind: str, columns: dict[str, str], reason: str
+) -> None:
+    """They are an application's, and nothing of them is shown."""
+    subscribe(kind, **columns)
+
+    drained = tell()
+
+    assert outcomes_of_children(drained) == ["dead"]
+    assert str(drained.runs[-1].reason).startswith(reason)
+    assert "s3cret" not in str(drained.runs[-1].outcome)
+
+
 ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
 
 
+@patient
 @given(st.dictionaries(st.sampled_from([*Notification.model_fields, "extra"]), ANYTHING))
 def test_any_payload_is_refused_or_fits_into_a_push(payload: dict[str, object]) -> None:
     """Whatever it is: nothing that is let in is too long for a push service."""

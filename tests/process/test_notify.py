@@ -1,0 +1,37 @@
+"""Notifications by real runners, of which one is killed while it tells."""
+
+import os
+import signal
+
+from tests.handlers.conftest import migrate_all
+from tests.handlers.providers import provider
+from tests.handlers.rows import insert, select
+from tests.process.installation import Installation, wait_until
+
+LEDGER = "SELECT effect_key, state, answer FROM app_effects ORDER BY effect_key"
+
+
+def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Installation) -> None:
+    """Nobody knows whether it was heard, and the ledger says so; the other one, who was told, is not told again."""
+    embedded.settings = {"PUSH_PRIVATE_HOSTS": "127.0.0.1"}
+    migrate_all(embedded.url)
+    with provider() as well, provider() as mute:
+        mute.manner = "silent"
+        row = {"person_id": 7, "kind": "webhook", "created_at": "2026-05-04 12:00:00"}
+        insert(embedded.url, "app_subscriptions", *({**row, "url": f"{each.url}/x"} for each in (well, mute)))
+        embedded.enqueue("notify_push", '{"person": 7, "title": "Hello", "key": "k"}', lane="notify")
+        cycle = embedded.start("dispatcher")
+        wait_until(lambda: mute.heard and embedded.statuses().get("done") == 2, "one is told, the other being told")
+        left = select(embedded.url, LEDGER)
+        mute.manner = "answers"
+
+        for pid in embedded.runner_pids():
+            os.kill(pid, signal.SIGKILL)
+        cycle.wait(60)
+        while embedded.statuses().keys() & {"pending", "processing"}:
+            embedded.dispatch()
+
+    assert left == [("push:k:1", "done", "200"), ("push:k:2", "handed over", None)]
+    assert select(embedded.url, LEDGER) == [("push:k:1", "done", "200"), ("push:k:2", "done", "200")]
+    assert embedded.statuses() == {"done": 3}
+    assert (len(well.heard), len(mute.heard)) == (1, 2)
