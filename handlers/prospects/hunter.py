@@ -1,7 +1,7 @@
 """Hunter: finds the address of a person, and says of an address whether it works. Their API, version 2."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -34,14 +34,18 @@ def question_for(prospect: Prospect) -> Question | None:
         return verifying(prospect["email"])
     if not prospect["name"]:
         return None
-    if prospect["website"]:
-        site = prospect["website"]
-        domain = urlsplit(site if "//" in site else f"//{site}").netloc.rpartition("@")[2].partition(":")[0]
-        if domain:
-            return Question("/v2/email-finder", {"domain": domain, "full_name": prospect["name"]})
-    if prospect["company"]:
-        return Question("/v2/email-finder", {"company": prospect["company"], "full_name": prospect["name"]})
-    return None
+    domain = _domain(prospect["website"] or "")
+    where = {"domain": domain} if domain else {"company": prospect["company"]}
+    if not any(where.values()):
+        return None
+    return Question("/v2/email-finder", {**where, "full_name": prospect["name"]})
+
+
+def _domain(website: str) -> str:
+    try:
+        return urlsplit(website if "//" in website else f"//{website}").hostname or ""
+    except ValueError:  # half an IPv6 address, for one
+        return ""
 
 
 def verifying(mail: str) -> Question:
@@ -85,10 +89,10 @@ def _read(job: Job, question: Question, answer: Answer) -> Known:
     return verified(given, question.asked["email"]) if "email" in question.asked else found(given)
 
 
-def _let_rest(job: Job, lasts: timedelta, reason: str) -> Any:
-    until = job.now + lasts
+def _let_rest(job: Job, lasts: timedelta, reason: str) -> datetime:
+    """Until when."""
     rest(job, KEY, reason, lasts)
-    return until
+    return job.now + lasts
 
 
 def verified(given: Mapping[str, Any], mail: str) -> Known:

@@ -5,7 +5,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from tests.process.installation import Installation, wait_until
 ROWS = 12_000
 PEOPLE = 3_000
 KILLS = 3
-CHECKPOINT = "SELECT checkpoint FROM mayfly_jobs"
 MIB = 1 << 20
 
 
@@ -33,15 +32,17 @@ def platform_installation(engine_name: str, databases: Databases, tmp_path: Path
         made.end()
 
 
-def drain_with_kills(installation: Installation, kills: int) -> int:
-    """Run cycles until all jobs have ended; kill runners on the way, each a random moment after a step was done."""
+def drain_with_kills(installation: Installation, kills: int, *signs: Callable[[], object]) -> int:
+    """Run cycles until all jobs have ended; kill runners on the way, each a random moment after one of the signs has
+    changed, in turn: what is done in between is done when some of them are killed."""
     chance, killed = random.Random(1), 0
     while installation.statuses().keys() & {"pending", "processing"}:
         cycle = installation.start("dispatcher")
         while killed < kills and cycle.poll() is None:
-            before = installation.rows(CHECKPOINT)
-            wait_until(lambda: installation.rows(CHECKPOINT) != before or cycle.poll() is not None, "a step")  # noqa: B023
-            time.sleep(chance.random() * 0.03)  # the random moment itself
+            sign = signs[killed % len(signs)]
+            before = sign()
+            wait_until(lambda: sign() != before or cycle.poll() is not None, "a step")  # noqa: B023
+            time.sleep(chance.random() * 0.02)  # the random moment itself
             for pid in installation.runner_pids():
                 with suppress(ProcessLookupError):  # it came to its end by itself
                     os.kill(pid, signal.SIGKILL)
@@ -87,13 +88,25 @@ def run_import(installation: Installation, count: int, kills: int) -> tuple[int,
             notes = "two\nlines" if number % 7 == 0 else ""
             writer.writerow([mail, f"Ann Miller {number}", f"Company {number % 997}", notes])
     [job_id] = installation.enqueue("import_prospects", '{"path": "people.csv"}', lane="import_prospects")
-    return drain_with_kills(installation, kills), installation.job(job_id)
+    rejects = rejects_of(installation, job_id)
+    killed = drain_with_kills(
+        installation,
+        kills,
+        lambda: rejects.exists() and rejects.stat().st_size,
+        lambda: installation.rows("SELECT MAX(line) FROM app_prospects"),
+        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+    )
+    return killed, installation.job(job_id)
+
+
+def rejects_of(installation: Installation, job_id: int) -> Path:
+    return installation.home / f"people.csv.{job_id}.rejected.csv"
 
 
 def assert_whole(installation: Installation, job: Any) -> None:
     good, bad = lines_of(installation.home / "people.csv")
     found = [row.line for row in installation.rows("SELECT line FROM app_prospects ORDER BY line")]
-    with (installation.home / f"people.csv.{job.id}.rejected.csv").open(newline="") as file:
+    with rejects_of(installation, job.id).open(newline="") as file:
         rejects = [row[0] for row in csv.reader(file)]
 
     assert found == good
@@ -156,7 +169,12 @@ def run_dedup(installation: Installation, people: int, twins: int, kills: int) -
     insert(installation.url, given)
     began = time.monotonic()
     [job_id] = installation.enqueue("dedup_prospects", "{}", lane="dedup_prospects")
-    killed = drain_with_kills(installation, kills)
+    killed = drain_with_kills(
+        installation,
+        kills,
+        lambda: installation.rows("SELECT MAX(id) FROM app_merges"),
+        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+    )
     print(f"{len(given):,} prospects in {time.monotonic() - began:.0f} s")
     return killed, installation.job(job_id)
 

@@ -77,6 +77,7 @@ def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     [
         ({}, "company=Acme&full_name=Ann+Miller"),
         ({"website": "https://user:pw@acme.example:8080/about"}, "domain=acme.example&full_name=Ann+Miller"),
+        ({"website": "http://[acme"}, "company=Acme&full_name=Ann+Miller"),
         ({"website": "acme.example"}, "domain=acme.example&full_name=Ann+Miller"),
     ],
 )
