@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+import handlers.ai
 import handlers.mail
-import handlers.samples  # noqa: F401 - declared before any test hides what is declared: a module is imported once
+import handlers.samples
+import handlers.search  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
 

@@ -9,9 +9,11 @@ from sqlalchemy.pool import NullPool
 from mayfly.errors import AppSchemaUnknown
 from mayfly.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
 
-NEWEST = "0002"
+NEWEST = "0007"
 OURS = {
     "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
+    "app_llm_traces", "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges",
+    "app_search_tables", "app_search_pointer",
     "app_handlers_version",
 }  # fmt: skip
 

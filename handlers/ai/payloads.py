@@ -1,0 +1,28 @@
+"""What may be asked of the model, checked when it is enqueued."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+BoardId = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
+
+
+class BoardToSummarize(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    board_id: BoardId
+
+
+class PostToSuggest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    board_id: BoardId
+    about: Annotated[str, StringConstraints(max_length=500)] = ""  # in the words of whoever asks for it
+
+
+class Nudging(BaseModel):
+    """Without a board: a round that finds those that went quiet."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    board_id: BoardId | None = None

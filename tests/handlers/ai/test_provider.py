@@ -1,0 +1,161 @@
+"""What each way to answer, or not to, means for a job that asks a model; and what is written down of it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from mayfly import enqueue
+from mayfly.testing import Drained, drain
+from tests.handlers.ai.boards import Boards, rows, traces
+from tests.handlers.ai.conftest import KEY
+from tests.handlers.ai.models import PlayedModel, completion
+from tests.handlers.providers import Provider, provider
+from tests.receivers import free_port
+
+pytestmark = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def vendor(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+    """Answers well, unless the test says otherwise."""
+    boards.add(3, "Beans?")
+    with provider() as given:
+        given.body = completion('{"text": "Peas?"}', {"prompt_tokens": 10, "completion_tokens": 1})
+        monkeypatch.setenv("OPENAI_URL", given.url)
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        yield given
+
+
+def ask() -> Drained:
+    enqueue("ai_suggest_post", {"board_id": 3}, max_attempts=2)
+    return drain()
+
+
+@pytest.mark.parametrize(
+    ("status", "outcomes", "error"),
+    [(200, {"done": 1}, None), (401, {"dead": 1}, "answered 401: no"), (404, {"dead": 1}, "answered 404: no"),
+     (500, {"failed": 1}, "answered 500: no"), (429, {"failed": 1}, "answered 429: no")],
+)  # fmt: skip
+def test_what_a_status_means(vendor: Provider, status: int, outcomes: dict[str, int], error: str | None) -> None:
+    """A refusal has cost nothing, and its row says so."""
+    vendor.status = status
+    vendor.body = vendor.body if status == 200 else b"no"
+
+    drained = ask()
+
+    [trace] = traces()
+    assert drained.outcomes == outcomes
+    assert trace["error"] == (error and f"127.0.0.1 {error}")
+    assert (trace["state"], trace["cost_micros"]) == (("done", 3) if status == 200 else ("failed", 0))
+
+
+def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> None:
+    """Unspent."""
+    vendor.status, vendor.headers = 429, {"Retry-After": "90"}
+
+    drained = ask()
+
+    assert drained.outcomes == {"snoozed": 1}
+    assert [(each["state"], each["cost_micros"]) for each in traces()] == [("failed", 0)]
+
+
+@pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips", "huge"])
+def test_an_answer_that_never_came_whole(vendor: Provider, monkeypatch: pytest.MonkeyPatch, manner: str) -> None:
+    """Is asked for again, or given up where it is 50 MB. It may have cost what it can cost at most."""
+    vendor.manner = manner
+    monkeypatch.setenv("OPENAI_SECONDS", "0.3")
+
+    drained = ask()
+
+    [trace] = traces()
+    assert drained.outcomes == ({"dead": 1} if manner == "huge" else {"failed": 1})
+    assert (trace["state"], trace["answer"], trace["input_tokens"]) == ("failed", None, None)
+    assert trace["cost_micros"] > 900  # 1,500 tokens of an answer
+    assert trace["error"]
+
+
+def test_nobody_there_has_cost_nothing(vendor: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is asked again."""
+    monkeypatch.setenv("OPENAI_URL", f"http://127.0.0.1:{free_port()}")
+
+    drained = ask()
+
+    assert drained.outcomes == {"failed": 1}
+    assert [each["cost_micros"] for each in traces()] == [0]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"choices": []}', b'{"error": "x"}', b"null", b"[" * 100_000])
+def test_what_is_no_completion_is_asked_for_again(vendor: Provider, body: bytes) -> None:
+    """A proxy's page of excuses, for example."""
+    vendor.body = body
+
+    drained = ask()
+
+    assert drained.outcomes == {"failed": 1}
+    assert "something that is no completion" in traces()[0]["error"]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_stream_that_nobody_asked_for_is_asked_for_again(boards: Boards, model: PlayedModel, cut: bool) -> None:
+    """Whole, or cut in its middle: no part of it is taken for an answer."""
+    boards.add(3, "Beans?")
+    model.reply, model.streams, model.cut = lambda _asked: '{"text": "Peas?"}', True, cut
+
+    drained = ask()
+
+    assert model.asked[0].body["stream"] is False
+    assert drained.outcomes == {"failed": 1}
+    assert ("ProtocolError" if cut else "no completion") in traces()[0]["error"]
+    assert boards.written() == []
+
+
+def test_a_server_that_says_nothing_of_tokens(boards: Boards, model: PlayedModel) -> None:
+    """Or nonsense: it counts as the most."""
+    boards.add(3, "Beans?")
+    model.reply, model.usage = lambda _asked: '{"text": "Peas?"}', {"prompt_tokens": None}
+
+    drained = ask()
+
+    assert drained.outcomes == {"done": 1}
+    assert traces()[0]["cost_micros"] > 900
+
+
+def test_a_key_is_never_shown(vendor: Provider) -> None:
+    """Some quote the key that they refuse."""
+    vendor.status, vendor.body = 401, f"no such key: {KEY}".encode()
+
+    drained = ask()
+
+    everything = f"{drained.runs} {rows('SELECT * FROM app_llm_traces')} {rows('SELECT last_error FROM mayfly_jobs')}"
+    assert "no such key: …" in everything
+    assert KEY not in everything
+
+
+def test_without_a_key_it_is_switched_off(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancelled, with the reason."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for name in ("ai_suggest_post", "ai_summarize_board"):
+        enqueue(name, {"board_id": 3})
+    enqueue("gpt_ai_cofac_nudging")
+
+    drained = drain()
+
+    assert drained.outcomes == {"cancelled": 3}
+    assert {run.reason for run in drained.runs} == {"integration not configured: OPENAI_API_KEY"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("OPENAI_CONTEXT", "100"), ("OPENAI_CONTEXT", "much"), ("OPENAI_SECONDS", "nan"),
+                        ("OPENAI_URL", "ftp://x"), ("NUDGE_AFTER_HOURS", "0")]
+)  # fmt: skip
+def test_a_wrong_setting_is_a_sentence(
+    vendor: Provider, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """And final, as trying again changes no setting."""
+    monkeypatch.setenv(name, value)
+    enqueue("gpt_ai_cofac_nudging") if name.startswith("NUDGE") else enqueue("ai_suggest_post", {"board_id": 3})
+
+    drained = drain()
+
+    assert drained.outcomes == {"dead": 1}
+    assert "must be" in str(drained.runs[0].reason)
