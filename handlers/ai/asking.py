@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from handlers.ai.budget import USUAL_PRICES, Price, read_prices
+from handlers.ai.budget import USUAL_PRICES, BadMoney, Price, read_prices
 from handlers.ai.prompts import AGAIN, DATA
 from handlers.ai.provider import Completion, Message, complete, open_provider
 from handlers.ai.traces import Call, Ended, close_trace, is_surely_free, open_trace
@@ -50,7 +50,7 @@ class Model:
         self._name = setting("OPENAI_MODEL", USUAL_MODEL)
         self._key = setting("OPENAI_API_KEY")
         self._provider = open_provider(self._key)
-        self._price = read_prices(setting("OPENAI_PRICES", USUAL_PRICES)).get(self._name)
+        self._price = _prices().get(self._name)
         self._has_budget = bool(setting("OPENAI_BUDGET", ""))
         self._calls = 0
         if self._has_budget and self._price is None:
@@ -100,6 +100,13 @@ class Model:
 
     def _close(self, call: Call, ended: Ended) -> None:
         close_trace(self._job, call, ended, self._has_budget)
+
+
+def _prices() -> dict[str, Price]:
+    try:
+        return read_prices(setting("OPENAI_PRICES", USUAL_PRICES))
+    except BadMoney as error:
+        raise Dead(str(error)) from None
 
 
 def room_for(question: Question) -> int:

@@ -13,6 +13,7 @@ from mayfly import MayflyError, rate
 KEY = "llm:budget"
 UNIT_MICROS = 10_000  # a cent
 MOST_UNITS = 1_000_000_000  # what a limit can count; as good as none
+DEAREST = 1_000_000  # a token for one; what is more is a mistake
 USUAL_PRICES = "gpt-4o-mini=0.15/0.60"
 
 
@@ -39,9 +40,10 @@ def read_prices(text: str) -> dict[str, Price]:
         model, _, price = each.rpartition("=")
         try:
             asked, answered = map(Decimal, price.split("/"))
+            is_price = bool(model) and 0 <= asked < DEAREST and 0 <= answered < DEAREST
         except (ValueError, InvalidOperation):
-            raise BadMoney("OPENAI_PRICES", "a list of model=0.15/0.60") from None
-        if not model or not all(0 <= amount < 1_000_000 for amount in (asked, answered)):
+            is_price = False
+        if not is_price:
             raise BadMoney("OPENAI_PRICES", "a list of model=0.15/0.60")
         prices[model] = Price(asked, answered)
     return prices

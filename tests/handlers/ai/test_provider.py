@@ -146,7 +146,7 @@ def test_without_a_key_it_is_switched_off(boards: Boards, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("name", "value"), [("OPENAI_CONTEXT", "100"), ("OPENAI_CONTEXT", "much"), ("OPENAI_SECONDS", "nan"),
-                        ("OPENAI_URL", "ftp://x"), ("NUDGE_AFTER_HOURS", "0")]
+                        ("OPENAI_URL", "ftp://x"), ("OPENAI_PRICES", "cheap"), ("NUDGE_AFTER_HOURS", "0")]
 )  # fmt: skip
 def test_a_wrong_setting_is_a_sentence(
     vendor: Provider, monkeypatch: pytest.MonkeyPatch, name: str, value: str

@@ -1,0 +1,56 @@
+"""Search the index that the job rebuild_search_index builds.
+
+scripts/search starts it with the checkout's own Python.
+"""
+
+import argparse
+import json
+import sys
+
+try:
+    from handlers.search.finding import Hit, find
+    from mayfly import exits
+    from mayfly.app import current_app
+    from mayfly.errors import MayflyError, SchemaMissing
+except ImportError as error:
+    sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
+
+NO_INDEX = "There is no search index yet: `mayfly migrate --app`, then `mayfly enqueue rebuild_search_index`."
+
+
+def main(arguments: list[str]) -> int:
+    options = parse_options(arguments)
+    try:
+        hits = find(current_app().database.read, " ".join(options.words), options.most)
+    except SchemaMissing:
+        hits = None
+    except MayflyError as error:
+        return refuse(str(error))
+    if hits is None:
+        return refuse(NO_INDEX)
+    lines = [json.dumps([hit._asdict() for hit in hits])] if options.json else map(line_of, hits)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return exits.SUCCESS
+
+
+def refuse(reason: str) -> int:
+    sys.stderr.write(f"{reason}\n")
+    return exits.ERROR
+
+
+def parse_options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/search", description="Find what has all of these words.")
+    parser.add_argument("words", nargs="+", metavar="WORD", help="whole words; case and accents make no difference")
+    parser.add_argument("--most", type=int, default=20, choices=range(1, 1001), metavar="N", help="at most (20)")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    return parser.parse_args(arguments)
+
+
+def line_of(hit: Hit) -> str:
+    """What users wrote must not move the cursor, or worse."""
+    shown = f"{hit.kind} {hit.id}  {hit.title}  {hit.snippet}"
+    return "".join(each if each.isprintable() else "�" for each in shown)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

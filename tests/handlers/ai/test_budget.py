@@ -1,0 +1,120 @@
+"""A month's money as a limit: never more is spent, and what is used up comes back with the next month."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from freezegun import freeze_time
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.ai.budget import BadMoney, Price, budget_limit, read_prices, units_missing, units_of
+from handlers.ai.suggesting import suggest
+from mayfly import Job, enqueue, handler
+from mayfly.testing import drain, enqueued_jobs
+from tests.handlers.ai.boards import Boards, rows, traces
+from tests.handlers.ai.models import PlayedModel
+
+NEXT_MONTH = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+def within(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declare a handler like ai_suggest_post, with this budget, at a price that makes each call here cost 5 cents."""
+    monkeypatch.setenv("OPENAI_BUDGET", budget)
+    monkeypatch.setenv("OPENAI_PRICES", "gpt-4o-mini=40/100")
+
+    @handler("draft", takes=budget_limit(budget), ack="each", max_attempts=2)
+    def draft(job: Job) -> None:
+        suggest(job, 3, "")
+
+
+@freeze_time("2026-05-20 12:00:00")
+def test_what_is_used_up_comes_back_next_month(
+    boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a budget of 40 cents four calls are made; the fifth, which may cost too much, waits unspent, and unasked."""
+    boards.add(3, "Beans?")
+    model.reply = lambda _asked: '{"text": "Peas?"}'
+    within("0.40", monkeypatch)
+    for _ in range(6):
+        enqueue("draft")
+
+    drained = drain()
+
+    waiting = [job for job in enqueued_jobs("draft") if job.status == "pending"]
+    assert drained.outcomes["done"] == len(model.asked) == sum(each["state"] == "done" for each in traces())
+    assert len(model.asked) == 4
+    assert drained.outcomes["snoozed"] == len(waiting) == 2
+    assert {(job.run_at, job.attempts) for job in waiting} == {(NEXT_MONTH, 0)}
+    assert sum(each["cost_micros"] for each in traces()) <= 400_000
+    assert rows("SELECT used, most FROM mayfly_limits") == [(40, 40)]
+
+
+def test_what_a_call_did_not_cost_is_given_back(
+    boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Units taken are what was spent and what is in the purse, on every database, however calls have ended."""
+    boards.add(3, "Beans?")
+    answers = iter(['{"text": 7}', '{"text": "Peas?"}', '{"text": "Peas?"}'])
+    model.reply = lambda _asked: next(answers)
+    within("100", monkeypatch)
+    enqueue("draft")
+    enqueue("draft")
+    drain()
+    model.streams = model.cut = True
+    model.reply = lambda _asked: '{"text": "Peas?"}'
+    enqueue("draft")
+    drain(raises=False)
+
+    [(used,)] = rows("SELECT used FROM mayfly_limits")
+    [(balance,)] = rows("SELECT balance_micros FROM app_llm_purse")
+    costs = [each["cost_micros"] for each in traces()]
+    assert costs[:3] == [50_000] * 3
+    assert costs[3] > 150_000  # nobody knows
+    assert used * 10_000 == sum(costs) + balance
+    assert balance >= 0
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+def test_a_budget_needs_a_price(boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of which nobody knows what it costs is not asked."""
+    boards.add(3, "Beans?")
+    within("1", monkeypatch)
+    monkeypatch.setenv("OPENAI_MODEL", "other")
+    enqueue("draft")
+
+    drained = drain()
+
+    assert drained.runs[0].reason == "OPENAI_BUDGET needs to know what other costs: add it to OPENAI_PRICES"
+    assert model.asked == []
+
+
+def test_prices_are_for_a_million_tokens() -> None:
+    """Rounded up, to a millionth."""
+    prices = read_prices("a=0.15/0.60 b=c=2.5/10")
+
+    assert prices == {"a": Price(Decimal("0.15"), Decimal("0.60")), "b=c": Price(Decimal("2.5"), Decimal(10))}
+    assert prices["a"].cost_micros(1_000_001, 1_000_000) == 750_001
+
+
+@pytest.mark.parametrize("text", ["a", "a=1", "a=1/x", "=1/2", "a=-1/2", "a=nan/1", "a=1/2/3", "a=9999999/1"])
+def test_a_wrong_price_is_a_sentence(text: str) -> None:
+    """Where the handlers are imported, or asked."""
+    with pytest.raises(BadMoney, match="OPENAI_PRICES: must be a list of"):
+        read_prices(text)
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1", "0.001", "nan", "inf", "1e30"])
+def test_a_wrong_budget_is_a_sentence(text: str) -> None:
+    """A budget below a cent is none."""
+    with pytest.raises(BadMoney, match="OPENAI_BUDGET: must be an amount"):
+        units_of(text)
+
+
+@given(balance=st.integers(-(10**9), 10**9), most=st.integers(0, 10**9))
+def test_no_more_is_taken_than_is_missing(balance: int, most: int) -> None:
+    """To the cent."""
+    units = units_missing(balance, most)
+
+    assert balance + units * 10_000 >= most or (units == 0 and balance >= most)
+    assert units == 0 or balance + (units - 1) * 10_000 < most

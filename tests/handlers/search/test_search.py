@@ -1,0 +1,249 @@
+"""The search index: what is found, never half of it, and nothing left behind. On every database."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.pool import NullPool
+
+from handlers.search import building, tables
+from handlers.search.finding import Hit, find
+from handlers.search.tables import NAME
+from handlers.search.words import snippet, words_of
+from mayfly import Job, enqueue, handler
+from mayfly.app import current_app
+from mayfly.testing import drain, run_inline
+from tests.handlers.ai.boards import Boards, execute, rows, run_again
+from tests.process.installation import CHECKOUT
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def boards(platform: str) -> Boards:
+    return Boards()
+
+
+def rebuild() -> None:
+    enqueue("rebuild_search_index")
+    assert drain().outcomes == {"done": 1}
+
+
+def search(text: str) -> list[tuple[str, int]]:
+    hits = find(current_app().database.read, text)
+    assert hits is not None
+    return [(hit.kind, hit.id) for hit in hits]
+
+
+def index_tables(url: str) -> list[str]:
+    names = inspect(create_engine(url, poolclass=NullPool)).get_table_names()
+    return sorted(each for each in names if NAME.fullmatch(each))
+
+
+def test_what_is_found(boards: Boards) -> None:
+    """All words, whole, in title or text, short and common ones too; case, accents and order make no difference."""
+    boards.add(1, "The Übergröße of IT beans", "beans only", title="Café plans")
+    boards.post(1, "beans draft", state="draft")
+    boards.add(2, title="Beans of the world")
+    rebuild()
+
+    assert sorted(search("beans")) == [("board", 2), ("post", 1), ("post", 2)]
+    assert search("ubergrosse BEANS") == [("post", 1)]
+    assert search("it the") == [("post", 1)]
+    assert sorted(search("cafe")) == [("board", 1), ("post", 1), ("post", 2)]
+    assert [search(text) for text in ("bean", "beans nothing", "", "+-*")] == [[], [], [], []]
+
+
+def test_without_an_index_nothing_is_known(boards: Boards) -> None:
+    """Which is not the same as nothing found."""
+    assert find(current_app().database.read, "beans") is None
+
+
+def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
+    boards: Boards, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each moment of a build; then all of it at once, and nothing of the old one stays."""
+    monkeypatch.setattr(building, "SLICE", 2)
+    boards.add(1, *(["old beans"] * 3))
+    rebuild()
+    rebuild()  # so that the next one, which is job 1 as well, is not the current one
+    boards.add(2, *(["new beans"] * 4))
+    before = [("post", number) for number in (1, 2, 3)]
+
+    state, seen = None, []
+    while (run := run_inline("rebuild_search_index", state=state, slice_after=1)).kind != "done":
+        state = run.state
+        seen.append(sorted(search("beans")))
+
+    assert seen == [before] * 7  # two boards, seven posts, and the end of each
+    assert sorted(search("beans")) == [("post", number) for number in range(1, 8)]
+    assert index_tables(platform) == ["app_search_1"]
+    assert rows("SELECT name, entries FROM app_search_pointer") == [("app_search_1", 9)]
+
+
+def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill between a slice and its checkpoint: the run begins before what it has added."""
+    monkeypatch.setattr(building, "SLICE", 2)
+    boards.add(1, *(["beans"] * 5))
+    first = run_inline("rebuild_search_index", slice_after=1)
+    run_inline("rebuild_search_index", state=first.state, slice_after=3)
+
+    run_inline("rebuild_search_index", state=first.state)
+
+    assert sorted(search("beans")) == [("post", number) for number in range(1, 6)]
+
+
+def test_a_job_that_is_run_again_changes_nothing(boards: Boards, platform: str) -> None:
+    """It has only to look for what is left behind."""
+    boards.add(1, "beans")
+    rebuild()
+    run_again()
+
+    assert drain().outcomes == {"done": 1}
+    assert (search("beans"), index_tables(platform)) == ([("post", 1)], ["app_search_1"])
+
+
+def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platform: str) -> None:
+    """Also if somebody was killed while dropping it; what another build is filling is left to it."""
+    boards.add(1, "beans")
+    for _ in range(3):
+        enqueue("rebuild_search_index")
+    execute("UPDATE mayfly_jobs SET status = 'dead', finished_at = run_at WHERE id IN (1, 3)")
+    execute("UPDATE mayfly_jobs SET run_at = :later WHERE id = 2", later=boards.now.replace(year=2200))
+    for number, state in ((1, "standing"), (2, "standing"), (3, "dropping")):
+        row = {"name": f"app_search_{number}", "number": number, "state": state}
+        execute("INSERT INTO app_search_tables (name, job_id, state) VALUES (:name, :number, :state)", **row)
+    for number in (1, 2):  # 3 is gone, but for its row
+        execute(f"CREATE TABLE app_search_{number} (id INTEGER)")
+
+    rebuild()
+
+    assert index_tables(platform) == ["app_search_2", "app_search_4"]
+    assert rows("SELECT name FROM app_search_tables ORDER BY name") == [("app_search_2",), ("app_search_4",)]
+
+
+def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
+    """A dead one that is retried days later: what its checkpoint says was true once."""
+    boards.add(1, "beans", "beans")
+    halfway = run_inline("rebuild_search_index", slice_after=3)
+    enqueue("noop")  # takes the number of that job
+    drain()
+    rebuild()
+    assert rows("SELECT name FROM app_search_tables") == [("app_search_2",)]
+
+    run_inline("rebuild_search_index", state=halfway.state)
+
+    assert search("beans") == [("post", 1), ("post", 2)]
+
+
+def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
+    """A run that was frozen, and thaws when another build has swept its table away."""
+    told = []
+
+    @handler("thawed", max_attempts=1)
+    def thawed(job: Job) -> None:
+        tables.register(job, "app_search_99")
+        tables.register(job, "app_search_98")
+        execute("UPDATE app_search_tables SET state = 'dropping' WHERE name = 'app_search_99'")
+        told.append([tables.swap_in(job, f"app_search_{number}", 0) for number in (97, 98, 99)])
+        tables.drop(job, "app_search_98")  # is current: stays
+        told.append([tables.state_of(job, f"app_search_{number}") for number in (98, 99)])
+
+    enqueue("thawed")
+    drain()
+
+    assert told == [[False, True, False], ["standing", "dropping"]]
+
+
+def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its look at the pointer and its search the index was swapped and the old one dropped."""
+    boards.add(1, "beans")
+    rebuild()
+    stale = iter(["app_search_77"])
+    read = current_app().database.read
+
+    def late(work: object) -> object:
+        found = read(work)  # type: ignore[arg-type, var-annotated]
+        return next(stale, found) if isinstance(found, str) else found
+
+    assert find(late, "beans") == [Hit("post", 1, "Garden", "beans")]
+
+
+def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
+    """What stands in the row becomes part of a statement."""
+    boards.add(1, "beans")
+    rebuild()
+    execute("UPDATE app_search_pointer SET name = 'app_posts; DROP TABLE app_posts'")
+
+    with pytest.raises(ValueError, match="is no search index"):
+        search("beans")
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(max_size=40) | st.text("abé\"'*+-~()<>@:&|!\\%_^{}; \n\0ORANDNEAR", max_size=40))
+def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
+    """Whatever is typed is looked for, or is no word; and a post with exactly these words is found by them."""
+    if not rows("SELECT name FROM app_search_pointer"):
+        boards.add(1, "beans")
+        rebuild()
+
+    assert set(search(text)) <= {("board", 1), ("post", 1)}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ann.O'Neil@Shop.example", ["ann", "o", "neil", "shop", "example"]),
+        ("Größe ÅNGSTRÖM ﬁne ²", ["grosse", "angstrom", "fine", "2"]),
+        ("snake_case 日本語 -- \ud800", ["snake", "case", "日本語"]),
+        ("x" * 100, ["x" * 64]),
+    ],
+)
+def test_what_a_word_is(text: str, words: list[str]) -> None:
+    """Letters and digits, small, without accents."""
+    assert words_of(text) == words
+
+
+def test_a_snippet_is_around_the_first_word() -> None:
+    """On one line, with what was left out marked."""
+    text = "one two\nthree " * 50 + "Größe here " + "four five " * 50
+
+    assert snippet("short\ntext", ["none"]) == "short text"
+    assert "Größe here four" in snippet(text, ["grosse"])
+    assert snippet(text, ["grosse"])[0] == snippet(text, ["grosse"])[-1] == "…"
+
+
+@SQLITE
+def test_the_script_finds_it(boards: Boards, platform: str) -> None:
+    """For people, with what could do harm made harmless; for machines; and a sentence where there is no index."""
+
+    def script(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "DATABASE_URL": platform, "PYTHONPATH": str(CHECKOUT)}
+        command = [sys.executable, str(CHECKOUT / "scripts/search_words.py"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    before = script("beans")
+    boards.add(1, "all\x1b[31m beans are red")
+    rebuild()
+    found, as_json, none = script("RED", "beans"), script("--json", "beans"), script("'\" OR 1=1 --")
+
+    assert (before.returncode, before.stdout) == (1, "")
+    assert "no search index yet" in before.stderr
+    assert found.stdout == "post 1  Garden  all�[31m beans are red\n"
+    assert [each["id"] for each in json.loads(as_json.stdout)] == [1]
+    assert (none.returncode, none.stdout, none.stderr) == (0, "", "")
+
+
+def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
+    """The pointer has not moved, so looking again would not help: it is an error, and no empty answer."""
+    boards.add(1, "beans")
+    rebuild()
+    execute("DROP TABLE app_search_1")
+
+    with pytest.raises(Exception, match="no Mayfly tables"):
+        search("beans")

@@ -1,0 +1,58 @@
+"""Nudges by real runners that are killed at random moments: no board gets two, and each gets its one."""
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from datetime import timedelta
+
+from tests.handlers.ai.models import Asked, played_model
+from tests.process.installation import Installation, wait_until
+
+BOARDS = 12
+KILLS = 4
+
+
+def test_kills_at_random_moments_nudge_no_board_twice(embedded: Installation) -> None:
+    """Each quiet board has one post in the end, whoever was killed before, while or after the model was asked."""
+    chance = random.Random(1)
+    with played_model() as model:
+        embedded.settings = {"OPENAI_API_KEY": "k", "OPENAI_URL": model.url, "MAX_WORKERS": "2", "BATCH_SIZE": "2"}
+        embedded.run("mayfly", "migrate")
+        embedded.run("mayfly", "migrate", "--app")
+        at = f"{embedded.now() - timedelta(hours=30):%Y-%m-%d %H:%M:%S}"
+        for number in range(1, BOARDS + 1):
+            embedded.execute(
+                f"INSERT INTO app_boards (id, title, state, created_at) VALUES ({number}, 'x', 'open', '{at}')"
+            )
+            embedded.execute(
+                "INSERT INTO app_posts (board_id, author_id, body, state, created_at, published_at)"
+                f" VALUES ({number}, 1, 'Beans?', 'published', '{at}', '{at}')"
+            )
+        embedded.enqueue("gpt_ai_cofac_nudging", lane="ai")
+
+        def reply(_asked: Asked) -> str:
+            time.sleep(0.02)  # as long as a kill may come while it is asked
+            return '{"nudge": true, "text": "And peas?"}'
+
+        model.reply = reply
+        killed = 0
+        while embedded.statuses().keys() & {"pending", "processing"}:
+            cycle = embedded.start("dispatcher")
+            while killed < KILLS and cycle.poll() is None:
+                already = len(model.asked)
+                wait_until(lambda: len(model.asked) > already or cycle.poll() is not None, "the model is asked")  # noqa: B023
+                time.sleep(chance.random() * 0.04)  # the random moment itself
+                for pid in embedded.runner_pids()[:1]:
+                    with suppress(ProcessLookupError):  # it came to its end by itself
+                        os.kill(pid, signal.SIGKILL)
+                        killed += 1
+            cycle.wait(60)
+
+        posts = embedded.rows("SELECT board_id FROM app_posts WHERE author_id IS NULL ORDER BY board_id")
+        open_traces = embedded.rows("SELECT trace_key FROM app_llm_traces WHERE state = 'open'")
+        assert killed == KILLS
+        assert [row.board_id for row in posts] == list(range(1, BOARDS + 1))
+        assert embedded.statuses() == {"done": BOARDS + 1}
+        assert len(open_traces) <= KILLS

@@ -1,0 +1,71 @@
+"""The search index under kills: a search sees all of the old one or all of the new one, and no table is left over."""
+
+import os
+import random
+import signal
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from sqlalchemy import inspect
+
+from handlers.search.finding import find
+from handlers.search.tables import NAME
+from tests.looking import engine_of
+from tests.process.installation import Installation, wait_until
+
+POSTS = 3000
+KILLS = 4
+RARE = 300  # posts have a word that the others have not
+
+
+def add_posts(installation: Installation, count: int) -> None:
+    head = "INSERT INTO app_posts (board_id, body, state, created_at, published_at) VALUES "
+    at = datetime(2026, 5, 4, tzinfo=UTC)
+    columns = ("board_id", "body", "state", "created_at", "published_at")
+    posts = [(1, f"{'rare' if number < RARE else 'common'} words", "published", at, at) for number in range(count)]
+    installation.database.run(lambda own: own.execute_rows(head, columns, posts, ""))
+
+
+def found(installation: Installation) -> int | None:
+    hits = find(installation.database.read, "rare", most=10 * RARE)
+    return None if hits is None else len(hits)
+
+
+def drained(installation: Installation) -> bool:
+    return not installation.statuses().keys() & {"pending", "processing"}
+
+
+def test_kills_at_random_moments_never_show_half_an_index(installation: Installation) -> None:
+    """And the build comes to its end all the same. On every database."""
+    chance = random.Random(1)
+    installation.run("mayfly", "migrate", "--app")
+    add_posts(installation, RARE)
+    installation.enqueue("rebuild_search_index", lane="misc")
+    installation.dispatch()
+    assert found(installation) == RARE
+    add_posts(installation, POSTS)
+    job_id = installation.enqueue("rebuild_search_index", lane="misc")[0]
+
+    killed, seen = 0, set()
+    while not drained(installation):
+        cycle = installation.start("dispatcher")
+        while killed < KILLS and cycle.poll() is None:
+            before = installation.job(job_id).checkpoint
+            wait_until(
+                lambda: installation.job(job_id).checkpoint != before or cycle.poll() is not None,  # noqa: B023
+                "a slice is added",
+            )
+            seen.add(found(installation))
+            time.sleep(chance.random() * 0.03)  # the random moment itself
+            for pid in installation.runner_pids()[:1]:
+                with suppress(ProcessLookupError):  # it came to its end by itself
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+        cycle.wait(60)
+
+    tables = [each for each in inspect(engine_of(installation.database)).get_table_names() if NAME.fullmatch(each)]
+    assert killed == KILLS
+    assert seen <= {RARE, 2 * RARE}
+    assert installation.statuses() == {"done": 2}
+    assert (found(installation), tables) == (2 * RARE, [f"app_search_{job_id}"])
