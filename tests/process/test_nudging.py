@@ -10,8 +10,8 @@ from datetime import timedelta
 from tests.handlers.ai.models import Asked, played_model
 from tests.process.installation import Installation, wait_until
 
-BOARDS = 12
-KILLS = 4
+BOARDS = 8
+KILLS = 3
 
 
 def test_kills_at_random_moments_nudge_no_board_twice(embedded: Installation) -> None:
