@@ -81,7 +81,7 @@ def test_a_model_that_says_no_is_not_asked_again_that_day(boards: Boards, model:
 def test_two_hosts_cannot_nudge_twice(boards: Boards, model: PlayedModel) -> None:
     """Neither two jobs nor two runs of one: of all that hold an answer, one posts it. On every database."""
     boards.add(1, "Beans?")
-    told = []
+    told: list[object] = []
 
     @handler("rivals")
     def rivals(job: Job) -> None:

@@ -143,7 +143,7 @@ def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
 
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
     """A run that was frozen, and thaws when another build has swept its table away."""
-    told = []
+    told: list[object] = []
 
     @handler("thawed", max_attempts=1)
     def thawed(job: Job) -> None:
