@@ -80,7 +80,8 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
         state = run.state
         seen.append(sorted(search("beans")))
 
-    assert seen == [before] * 7  # two boards, seven posts, and the end of each
+    assert len(seen) >= 7  # two boards, seven posts, and the end of each kind
+    assert all(each == before for each in seen)
     assert sorted(search("beans")) == [("post", number) for number in range(1, 8)]
     assert index_tables(platform) == ["app_search_1"]
     assert rows("SELECT name, entries FROM app_search_pointer") == [("app_search_1", 9)]
