@@ -6,6 +6,7 @@ scripts/search starts it with the checkout's own Python.
 import argparse
 import json
 import sys
+from typing import NoReturn
 
 try:
     from handlers.search.finding import Hit, find
@@ -15,6 +16,7 @@ try:
 except ImportError as error:
     sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
 
+MOST = 1000
 NO_INDEX = "There is no search index yet: `mayfly migrate --app`, then `mayfly enqueue rebuild_search_index`."
 
 
@@ -38,12 +40,23 @@ def refuse(reason: str) -> int:
     return exits.ERROR
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(exits.USAGE, f"{self.format_usage()}{self.prog}: {message}\n")
+
+
 def parse_options(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="scripts/search", description="Find what has all of these words.")
+    parser = Parser(prog="scripts/search", description="Find what has all of these words.")
     parser.add_argument("words", nargs="+", metavar="WORD", help="whole words; case and accents make no difference")
-    parser.add_argument("--most", type=int, default=20, choices=range(1, 1001), metavar="N", help="at most (20)")
+    parser.add_argument("--most", type=how_many, default=20, metavar="N", help="at most (20)")
     parser.add_argument("--json", action="store_true", help="for machines")
     return parser.parse_args(arguments)
+
+
+def how_many(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:5]) <= MOST:
+        raise argparse.ArgumentTypeError(f"a number from 1 to {MOST}")
+    return int(text)
 
 
 def line_of(hit: Hit) -> str:

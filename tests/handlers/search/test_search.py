@@ -238,6 +238,7 @@ def test_the_script_finds_it(boards: Boards, platform: str) -> None:
     assert found.stdout == "post 1  Garden  all�[31m beans are red\n"
     assert [each["id"] for each in json.loads(as_json.stdout)] == [1]
     assert (none.returncode, none.stdout, none.stderr) == (0, "", "")
+    assert script("--most", "0", "beans").returncode == script().returncode == 64
 
 
 def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
