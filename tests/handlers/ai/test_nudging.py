@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from freezegun import freeze_time
 
+from handlers.ai import tables
 from handlers.ai.answers import NUDGE_LENGTH
 from handlers.ai.tables import Quiet, claim_nudge, end_nudge
 from mayfly import Job, enqueue, handler
@@ -76,16 +77,38 @@ def test_a_model_that_says_no_is_not_asked_again_that_day(boards: Boards, model:
 
     assert (len(model.asked), boards.written()) == (1, [])
     assert rows("SELECT state FROM app_nudges") == [("silent",)]
+    assert len([job for job in enqueued_jobs() if job.payload]) == 1
 
 
-def test_two_hosts_cannot_nudge_twice(boards: Boards, model: PlayedModel) -> None:
+def as_other(job: Job) -> Job:
+    """Another job, as its runner on another host would see it."""
+    return Job(99, "x", "x", "{}", 1, 1, 1, lifeline=job.lifeline)
+
+
+def test_two_hosts_that_both_saw_it_quiet_do_not_both_ask(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row decides, and not what was seen before it was written. On every database."""
+    monkeypatch.setattr(tables, "IS_QUIET", "SELECT id FROM app_boards WHERE id = :board_id")
+    boards.add(1, "Beans?")
+    told: list[object] = []
+
+    @handler("rivals")
+    def rivals(job: Job) -> None:
+        told.extend(claim_nudge(each, 1, A_DAY) is None for each in (job, as_other(job), job))
+
+    enqueue("rivals")
+    drain()
+
+    assert told == [False, True, False]
+
+
+def test_two_hosts_cannot_nudge_twice(boards: Boards) -> None:
     """Neither two jobs nor two runs of one: of all that hold an answer, one posts it. On every database."""
     boards.add(1, "Beans?")
     told: list[object] = []
 
     @handler("rivals")
     def rivals(job: Job) -> None:
-        other = Job(99, "x", "x", "{}", 1, 1, 1, lifeline=job.lifeline)
+        other = as_other(job)
         day = claim_nudge(job, 1, A_DAY)
         assert day is not None
         told.append((claim_nudge(other, 1, A_DAY), claim_nudge(job, 1, A_DAY) == day))

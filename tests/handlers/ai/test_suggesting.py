@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from handlers.ai.answers import POST_LENGTH, Nudge, Suggestion
-from mayfly import MayflyError, enqueue
+from handlers.ai.tables import write_suggestion
+from mayfly import Job, MayflyError, enqueue, handler
 from mayfly.testing import drain, run_inline
 from tests.handlers.ai.boards import Boards, rows, run_again, traces
 from tests.handlers.ai.models import PlayedModel
@@ -32,6 +33,20 @@ def test_a_draft_is_stored_once(boards: Boards, model: PlayedModel) -> None:
     assert boards.written() == [(3, "draft", "What about a plan?\nFor spring.")]
     [post_id] = [row[0] for row in rows("SELECT id FROM app_posts WHERE state = 'draft'")]
     assert [each.runs[0].result for each in (first, again)] == [{"board_id": 3, "post_id": post_id}] * 2
+
+
+def test_a_draft_is_written_once_however_often_it_is_tried(boards: Boards) -> None:
+    """As after a COMMIT whose answer was lost."""
+
+    @handler("writer")
+    def writer(job: Job) -> list[int]:
+        return [write_suggestion(job, 3, "Peas?") for _ in range(2)]
+
+    enqueue("writer")
+    [first, second] = drain().runs[0].result
+
+    assert first == second
+    assert boards.written() == [(3, "draft", "Peas?")]
 
 
 @SQLITE

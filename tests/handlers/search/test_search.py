@@ -131,15 +131,17 @@ def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platf
 def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
     """A dead one that is retried days later: what its checkpoint says was true once."""
     boards.add(1, "beans", "beans")
-    halfway = run_inline("rebuild_search_index", slice_after=3)
+    halfway = run_inline("rebuild_search_index", slice_after=1)
     enqueue("noop")  # takes the number of that job
     drain()
     rebuild()
     assert rows("SELECT name FROM app_search_tables") == [("app_search_2",)]
 
-    run_inline("rebuild_search_index", state=halfway.state)
+    run = run_inline("rebuild_search_index", state=halfway.state)
 
-    assert search("beans") == [("post", 1), ("post", 2)]
+    assert run.kind == "done"
+    assert rows("SELECT name, entries FROM app_search_pointer") == [("app_search_1", 3)]
+    assert search("garden beans") == [("post", 1), ("post", 2)]
 
 
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
