@@ -93,7 +93,7 @@ def provider() -> Iterator[Provider]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         given.port = server.server_port
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it sees its end
         yield given
         given.over.set()
         server.shutdown()
