@@ -2,6 +2,7 @@
 
 from sqlalchemy import select
 
+from tests.database.test_migrate_app import NEWEST
 from tests.process.installation import Installation
 from tests.tables import jobs
 
@@ -19,8 +20,8 @@ def test_the_platforms_tables_are_made_when_asked_for(embedded: Installation) ->
     """And that they are there already is said the second time."""
     first, second = embedded.run("mayfly", "migrate", "--app"), embedded.run("mayfly", "migrate", "--app")
 
-    assert first.stdout == "Migrated the tables of handlers from nothing to version 0002.\n", first.stderr
-    assert second.stdout == "The tables of handlers are up to date (version 0002).\n"
+    assert first.stdout == f"Migrated the tables of handlers from nothing to version {NEWEST}.\n", first.stderr
+    assert second.stdout == f"The tables of handlers are up to date (version {NEWEST}).\n"
 
 
 def test_a_runner_loads_no_library_that_its_jobs_do_not_ask_for(embedded: Installation) -> None:
