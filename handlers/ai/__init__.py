@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from handlers.ai.budget import budget_limit
+from handlers.ai.budget import limits_of
 from handlers.ai.payloads import BoardToSummarize, Nudging, PostToSuggest
 from mayfly import Job, handler, setting
 
 __handlers__ = ()  # all are here; what they need is imported by who asks
 
 NEEDS = ("OPENAI_API_KEY",)
-BUDGET = budget_limit(setting("OPENAI_BUDGET", ""))
+BUDGET = limits_of(setting("OPENAI_BUDGET", ""))
 
 
 @handler("ai_summarize_board", lane="ai", ack="each", requires=NEEDS, takes=BUDGET)

@@ -91,11 +91,8 @@ class Model:
             self._close(call, Ended(_since(began), error=said, cost_micros=free))
             error.args = (said,)
             raise
-        asked, answered = completion.input_tokens, completion.output_tokens
-        known = self._price is not None and asked is not None and answered is not None
-        cost = self._price.cost_micros(asked or 0, answered or 0) if known and self._price else None
-        ended = Ended(_since(began), completion.text, None, asked, answered, cost)
-        self._close(call, ended)
+        text, asked, answered = completion
+        self._close(call, Ended(_since(began), text, None, asked, answered, cost_of(self._price, asked, answered)))
         return completion
 
     def _close(self, call: Call, ended: Ended) -> None:
@@ -122,6 +119,11 @@ def most_micros(price: Price | None, messages: Sequence[Message], answer_tokens:
     if price is None:
         return None
     return price.cost_micros(OVERHEAD + sum(size_of(each["content"]) for each in messages), answer_tokens)
+
+
+def cost_of(price: Price | None, asked: int | None, answered: int | None) -> int | None:
+    """None where nobody knows."""
+    return None if price is None or asked is None or answered is None else price.cost_micros(asked, answered)
 
 
 def reason_of(error: ValidationError) -> str:

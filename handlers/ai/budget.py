@@ -12,7 +12,7 @@ from mayfly import MayflyError, rate
 
 KEY = "llm:budget"
 UNIT_MICROS = 10_000  # a cent
-MOST_UNITS = 1_000_000_000  # what a limit can count; as good as none
+MOST_UNITS = 1_000_000_000  # what a limit can count
 DEAREST = 1_000_000  # a token for one; what is more is a mistake
 USUAL_PRICES = "gpt-4o-mini=0.15/0.60"
 
@@ -49,9 +49,9 @@ def read_prices(text: str) -> dict[str, Price]:
     return prices
 
 
-def budget_limit(text: str) -> Any:
-    """Of a month, in units; where no budget is set nobody takes of it."""
-    return rate(KEY, units_of(text) if text else MOST_UNITS, per="month")
+def limits_of(text: str) -> tuple[Any, ...]:
+    """Of a month, in units; none where no budget is set, since a type with limits costs its runners something."""
+    return (rate(KEY, units_of(text), per="month"),) if text else ()
 
 
 def units_of(text: str) -> int:

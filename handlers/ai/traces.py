@@ -87,11 +87,13 @@ def _open(connection: Any, row: dict[str, Any], paid: int, most: int | None) -> 
 
 
 def close_trace(job: Job, call: Call, ended: Ended, has_budget: bool) -> None:
-    """What the call did not cost goes back into the purse."""
+    """What the call did not cost goes back into the purse. No database but SQLite keeps a NUL."""
     cost = call.most_micros if ended.cost_micros is None else ended.cost_micros
-    row = {
-        **ended._asdict(), "cost_micros": cost, "trace_key": call.key, "state": FAILED if ended.error else DONE
-    }  # fmt: skip
+    words = {
+        name: text and text.replace("\0", "�") for name, text in (("answer", ended.answer), ("error", ended.error))
+    }
+    state = FAILED if ended.error else DONE
+    row = {**ended._asdict(), **words, "cost_micros": cost, "trace_key": call.key, "state": state}
     change = (call.most_micros or 0) - (cost or 0) if has_budget else 0
 
     def close(connection: Any) -> None:

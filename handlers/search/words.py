@@ -18,6 +18,8 @@ def words_of(text: str) -> list[str]:
 
 
 def _folded(text: str) -> str:
+    if text.isascii():
+        return text.lower()
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     return "".join(each for each in parts if not unicodedata.combining(each))
 

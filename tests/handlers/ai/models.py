@@ -100,6 +100,6 @@ def played_model() -> Iterator[PlayedModel]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         server.daemon_threads = True
         model.port = server.server_port
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # seconds until it sees its end
         yield model
         server.shutdown()

@@ -8,7 +8,7 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.ai.budget import BadMoney, Price, budget_limit, read_prices, units_missing, units_of
+from handlers.ai.budget import BadMoney, Price, limits_of, read_prices, units_missing, units_of
 from handlers.ai.suggesting import suggest
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
@@ -23,7 +23,7 @@ def within(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BUDGET", budget)
     monkeypatch.setenv("OPENAI_PRICES", "gpt-4o-mini=40/100")
 
-    @handler("draft", takes=budget_limit(budget), ack="each", max_attempts=2)
+    @handler("draft", takes=limits_of(budget), ack="each", max_attempts=2)
     def draft(job: Job) -> None:
         suggest(job, 3, "")
 

@@ -85,6 +85,18 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
     assert (len(model.asked), len(traces()), boards.written()) == (2, 2, [])
 
 
+def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Boards, model: PlayedModel) -> None:
+    """A character that SQLite alone takes."""
+    boards.add(3, "Beans?")
+    model.reply = lambda _asked: '{"text": "a\0b"}\0'
+
+    enqueue("ai_suggest_post", {"board_id": 3})
+    drained = drain()
+
+    assert drained.outcomes == {"dead": 1}
+    assert [each["answer"] for each in traces()] == ['{"text": "a�b"}�'] * 2
+
+
 @pytest.mark.parametrize(
     "text",
     ["see https://evil.example", "see www.evil.example", "evil.example", "ask @ann", "a@b.example", "<b>hi</b>",
