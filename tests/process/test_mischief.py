@@ -1,14 +1,17 @@
 """Handlers that misbehave: the cycle ends in time, the right job pays, and nobody else does."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from subprocess import CompletedProcess
+from typing import Any
 
 from tests.process.installation import Installation
 
 SOON = {"BACKOFF_BASE": "0.05"}
 A_MOMENT = '{"seconds": 0.6}'  # who comes after it has not the whole window, however slow the machine is
-FOURTH = {"interruptions": 3}  # came late three times: an interruption costs an attempt, whatever window it had
+FOURTH: Mapping[str, Any] = {
+    "interruptions": 3
+}  # came late three times: an interruption costs an attempt, whatever window it had
 
 
 def mates(installation: Installation, lane: str, count: int = 2) -> list[int]:
