@@ -19,7 +19,6 @@ import handlers.mail
 import handlers.notify
 import handlers.outreach
 import handlers.prospects
-import handlers.mail
 import handlers.samples
 import handlers.search  # noqa: F401 - declared before any test hides what is declared: a module is imported once
 from tests.databases import Databases

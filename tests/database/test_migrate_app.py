@@ -17,9 +17,6 @@ OURS = {
     "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges", "app_search_tables",
     "app_search_pointer", "app_prospects", "app_merges", "app_answers", "app_digests", "app_invoice_years",
     "app_invoices", "app_handlers_version",
-    "app_llm_traces", "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges",
-    "app_search_tables", "app_search_pointer",
-    "app_handlers_version",
 }  # fmt: skip
 
 

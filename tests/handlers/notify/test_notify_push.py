@@ -2,7 +2,6 @@
 
 import json
 import time
-from typing import Any
 
 import pytest
 from hypothesis import given
