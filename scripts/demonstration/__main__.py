@@ -31,13 +31,12 @@ CHECKOUT = Path(__file__).resolve().parent.parent.parent
     default=CHECKOUT / "demo",
     help="Where all of it is written; emptied first.  [default: demo/ in the checkout]",
 )
-@click.option("--database", "url", help="Instead of a file in that directory; its tables must be new or the demo's.")
-def main(seconds: int, until_done: bool, people: int, directory: Path, url: str | None) -> None:
+def main(seconds: int, until_done: bool, people: int, directory: Path) -> None:
     """Fill a platform with sample people, boards and posts, let Mayfly work for two minutes, and show what it did.
 
     Nothing leaves this machine: mail, pushes, posts, lookups and the language model go to stand-ins on loopback.
     """
-    home = Home(directory.resolve(), CHECKOUT, url)
+    home = Home(directory.resolve(), CHECKOUT)
     home.empty()
     with post_office(home.mail) as office, stand_ins() as outside:
         home.furnish(office.port, outside.port)

@@ -16,10 +16,10 @@ STORES = ("mail", "attachments", "archives", "imports")
 
 
 class Home:
-    def __init__(self, directory: Path, checkout: Path, url: str | None) -> None:
+    def __init__(self, directory: Path, checkout: Path) -> None:
         self.path = directory
         self._checkout = checkout
-        self.url = url or f"sqlite:///{directory}/mayfly.db"
+        self.url = f"sqlite:///{directory}/mayfly.db"
         self.mail, self.attachments, self.archives, self.imports = (directory / name for name in STORES)
 
     def empty(self) -> None:
