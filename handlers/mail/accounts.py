@@ -30,6 +30,10 @@ class Account:
     daily: int = 500
     at_once: int = 2
     ca_file: str | None = None
+    lanes: tuple[str, ...] = ()  # whose mail it sends; none is named: all
+
+    def serves(self, lane: str) -> bool:
+        return not self.lanes or lane in self.lanes
 
     @property
     def key(self) -> str:
@@ -50,7 +54,7 @@ def read_accounts(text: str) -> tuple[Account, ...]:
 def _read(place: int, url: str) -> Account:
     parts = urlsplit(url)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    unknown = options.keys() - {"from", "daily", "at_once", "tls", "ca"}
+    unknown = options.keys() - {"from", "daily", "at_once", "tls", "ca", "lanes"}
     if parts.scheme not in USUAL_PORTS or not parts.hostname or unknown:
         raise BadAccount(place, "must look like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
     tls = "tls" if parts.scheme == "smtps" else options.get("tls", "starttls")
@@ -66,9 +70,9 @@ def _read(place: int, url: str) -> Account:
     except ValueError:
         raise BadAccount(place, "has a port, daily or at_once that is no number") from None
     password = unquote(parts.password) if parts.password else None
-    name = f"{sender}/{parts.hostname}:{port}"
+    name, lanes = f"{sender}/{parts.hostname}:{port}", tuple(filter(None, options.get("lanes", "").split(",")))
     return Account(
-        name, parts.hostname, port, sender, tls, user, password, daily, at_once, options.get("ca")
+        name, parts.hostname, port, sender, tls, user, password, daily, at_once, options.get("ca"), lanes
     )  # fmt: skip
 
 

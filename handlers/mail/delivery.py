@@ -21,7 +21,8 @@ def deliver(job: Job, mail: Mail, accounts: Sequence[Account]) -> dict[str, str]
     if entry.state == HANDED_OVER and not may_resend(job):
         raise _doubt(entry.provider, "its run ended before the answer came")
     _refuse_suppressed(job, mail)
-    return _Delivery(job, written_out(job, mail), effect, entry).through(in_turn(accounts, job.id, entry.provider))
+    usable = [each for each in accounts if each.serves(job.lane)]
+    return _Delivery(job, written_out(job, mail), effect, entry).through(in_turn(usable, job.id, entry.provider))
 
 
 def in_turn(accounts: Sequence[Account], number: int, last: str | None) -> list[Account]:
@@ -70,7 +71,7 @@ class _Delivery:
             raise Retry("; ".join(said))
         if waits:
             raise min(waits, key=lambda each: str(each.until))
-        raise Dead("SMTP_ACCOUNTS names no account")
+        raise Dead(f"SMTP_ACCOUNTS names no account for the lane {self._job.lane}")
 
     def _send(self, account: Account) -> str:
         message = compose(self._mail, account.sender, self._effect.key)

@@ -50,6 +50,16 @@ def test_an_account_that_cannot_work_is_refused_without_its_password(text: str) 
     assert "s3cret" not in str(raised.value)
 
 
+def test_an_account_may_be_kept_for_some_lanes() -> None:
+    """And is for all where none is named."""
+    kept, any_ = read_accounts(
+        "smtp://a.example?from=a@a.example&lanes=outreach,send_digest smtp://b.example?from=b@b.example"
+    )
+
+    assert [kept.serves(lane) for lane in ("outreach", "send_digest", "send_email")] == [True, True, False]
+    assert any_.serves("send_email")
+
+
 def test_accounts_take_turns() -> None:
     """By the job, so that all are used; the one that was tried last comes last."""
     pool = read_accounts(POOL)

@@ -275,6 +275,29 @@ def test_an_account_that_has_had_its_day_waits_for_the_next(office: ExitStack) -
     assert (len(few.taken), len(many.taken)) == (1, 2)
 
 
+@SQLITE
+def test_the_quota_of_one_lane_is_no_others(office: ExitStack) -> None:
+    """An account that is kept for another lane is not asked, whatever is left of its day."""
+    kept, shared = (office.enter_context(post_office(None)) for _ in range(2))
+    send_through(account(kept.port, "tls=none&lanes=receipts"), account(shared.port, "tls=none&daily=1"))
+    for number in range(3):
+        enqueue("post", {"to": f"{number}@example.com", "subject": "Hello", "text": "Dear you"})
+
+    assert drain().outcomes == {"done": 1, "snoozed": 2}
+    assert (len(kept.taken), len(shared.taken)) == (0, 1)
+
+
+@SQLITE
+def test_a_lane_without_an_account_is_told(office: ExitStack) -> None:
+    """At once: no time will bring one."""
+    send_through(account(1, "tls=none&lanes=receipts"))
+
+    drained = send()
+
+    assert drained.outcomes == {"dead": 1}
+    assert "SMTP_ACCOUNTS names no account for the lane default" in error_of(drained)
+
+
 def test_the_same_effect_happens_once(office: ExitStack) -> None:
     """Whoever asks for it again, be it another job, is told that it is done. On every database."""
     post = office.enter_context(post_office(None))
