@@ -1,12 +1,12 @@
 """The way of one post: whether it is still to be published, through whom, and never twice."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
 from handlers.boards import mastodon, webhook
 from handlers.boards.channel import Channel, channel_of
-from handlers.boards.tables import DUE, HANDED_OVER_AT, PUBLISHED, QUEUED, PostRow, find_post
+from handlers.boards.tables import DUE, HANDED_OVER_AT, KEEP_AGE, PUBLISHED, QUEUED, PostRow, find_post
 from handlers.effects import DONE, HANDED_OVER, Effect, may_resend
 from handlers.outside import TooMuch
 from mayfly import Cancel, Dead, Job, Snooze, enqueue_many, utc_from_driver
@@ -66,27 +66,33 @@ def _send(job: Job, post: PostRow) -> str:
     entry = effect.look()
     if entry.state == DONE:  # its run ended before it came to tell the post
         return entry.answer or ""
-    if entry.state == HANDED_OVER and not may_resend(job, usual=_usual(job, channel, effect)):
+    doubtful_since = _handed_over_at(job, effect) if entry.state == HANDED_OVER else None
+    if doubtful_since is not None and not may_resend(job, usual=_usual(channel, job.now - doubtful_since)):
         raise Dead(f"handed over to {entry.provider}, answer unknown: held, because it may have been published")
     effect.hand_over(channel.who, entry.state)
+    if doubtful_since is not None:  # the receiver counts from the first try
+        age = {"key": effect.key, "at": doubtful_since}
+        job.write(lambda connection: connection.execute(KEEP_AGE, age))
     try:
         remote_id = SENDERS[channel.kind](channel, post, once_key(channel, post), job.now)
     except TooMuch:
         raise
-    except (Dead, Snooze) as refusal:  # an answer that says no: nothing was published
-        effect.reopen(str(refusal))
+    except (Dead, Snooze) as refusal:  # an answer that says no: this try has published nothing
+        if doubtful_since is None:
+            effect.reopen(str(refusal))
         raise
     effect.done(remote_id)
     return remote_id
 
 
-def _usual(job: Job, channel: Channel, effect: Effect) -> str:
+def _handed_over_at(job: Job, effect: Effect) -> datetime:
+    found = job.read(lambda connection: connection.execute(HANDED_OVER_AT, {"key": effect.key}).scalar())
+    return utc_from_driver(found)
+
+
+def _usual(channel: Channel, age: timedelta) -> str:
     """The receiver knows the key of what it has already got, as long as it keeps it."""
-    lives = KEY_LIVES.get(channel.kind)
-    if lives is None:
-        return "resend"
-    since = job.read(lambda connection: connection.execute(HANDED_OVER_AT, {"key": effect.key}).scalar())
-    return "resend" if job.now - utc_from_driver(since) < lives else "hold"
+    return "resend" if age < KEY_LIVES.get(channel.kind, timedelta.max) else "hold"
 
 
 def once_key(channel: Channel, post: PostRow) -> str:

@@ -29,6 +29,7 @@ DUE = (
 )
 QUEUED = "UPDATE app_posts SET queued_at = :now WHERE {ids of id}"
 HANDED_OVER_AT = "SELECT changed_at FROM app_effects WHERE effect_key = :key"
+KEEP_AGE = "UPDATE app_effects SET changed_at = :at WHERE effect_key = :key AND state = 'handed over'"
 
 
 class PostRow(NamedTuple):

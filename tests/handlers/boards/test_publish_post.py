@@ -7,16 +7,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from pydantic import ValidationError
 from standardwebhooks import Webhook
 
 from handlers.boards import channel
-from handlers.boards.payloads import Board, Post
 from handlers.boards.tables import PUBLISHED
 from mayfly import enqueue
-from mayfly.testing import Drained, drain, run_inline
+from mayfly.testing import Drained, drain
 from tests.handlers.community import LONG_AGO, Community
 from tests.handlers.providers import Provider, provider
 
@@ -285,6 +281,19 @@ def test_doubt_that_has_outlived_the_key_is_held(community: Community, server: P
 
 
 @SQLITE
+@pytest.mark.parametrize("status", [401, 429])
+def test_a_refusal_says_nothing_of_an_earlier_try(community: Community, server: Provider, status: int) -> None:
+    """It is still in doubt, and as old as it was: the server counts from the first."""
+    leave_in_doubt(community, server, timedelta(minutes=40))
+    server.status, server.headers = status, {"Retry-After": "1200"}
+
+    drained = publish()
+
+    assert drained.outcomes == ({"dead": 1} if status == 401 else {"snoozed": 1, "dead": 1})
+    assert (len(server.heard), community.rows("SELECT state FROM app_effects")) == (1, [("handed over",)])
+
+
+@SQLITE
 def test_what_is_published_is_written_down_without_asking_again(community: Community, server: Provider) -> None:
     """Its runner was killed between the ledger and the post."""
     on_mastodon(community, server)
@@ -306,78 +315,3 @@ def test_a_post_that_was_withdrawn_on_its_way_stays_so(community: Community) -> 
         community.execute(PUBLISHED, id=post_id, now=community.now(), remote_id="1142")
 
     assert [state_of(community, each) for each in (1, 2)] == [("published", "1142"), ("withdrawn", "1142")]
-
-
-# --- posts that are due -----------------------------------------------------------------------------------
-
-
-def jobs_for_posts(community: Community) -> list[tuple[Any, ...]]:
-    return community.rows("SELECT unique_key, status FROM mayfly_jobs WHERE type = 'publish_post' ORDER BY id")
-
-
-def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
-    """However often one looks; others do not. On every database."""
-    community.board()
-    community.board(9, state="closed", closed_at=LONG_AGO)
-    later = community.now() + timedelta(hours=1)
-    kinds: list[dict[str, Any]] = [{}, {"publish_at": later}, {"state": "draft"}, {"board_id": 9}, {}]
-    for post_id, columns in enumerate(kinds, 1):
-        community.post(post_id, **columns)
-
-    runs = [run_inline("publish_due_posts"), run_inline("publish_due_posts")]
-
-    assert [each.result for each in runs] == [{"queued": 2}, {"queued": 0}]
-    assert jobs_for_posts(community) == [("post:1", "pending"), ("post:5", "pending")]
-
-
-@SQLITE
-def test_a_post_that_failed_is_not_tried_for_ever(community: Community, server: Provider) -> None:
-    """Its job is dead, for somebody to see; a new time is a new job."""
-    on_mastodon(community, server)
-    server.status = 401
-
-    for _ in range(3):
-        enqueue("publish_due_posts")
-        drain(raises=False)
-    tries = len(server.heard)
-    community.execute("UPDATE app_posts SET publish_at = :at", at=community.now())
-    server.status = 200
-    enqueue("publish_due_posts")
-    drain()
-
-    assert (tries, len(server.heard), state_of(community)) == (1, 2, ("published", "1142"))
-
-
-@SQLITE
-def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page with its jobs in one transaction."""
-    monkeypatch.setattr("handlers.boards.publishing.PAGE", 2)
-    community.board()
-    for post_id in range(1, 6):
-        community.post(post_id)
-
-    assert run_inline("publish_due_posts").result == {"queued": 5}
-    assert len(jobs_for_posts(community)) == 5
-
-
-# --- payloads ---------------------------------------------------------------------------------------------
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=4,
-)
-
-
-@SQLITE
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-@given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
-def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
-    """At the door, or by a sentence."""
-    for model, type_name, empty in ((Post, "publish_post", "cancelled"), (Board, "close_board", "dead")):
-        try:
-            model.model_validate(payload)
-        except ValidationError:
-            continue
-
-        assert run_inline(type_name, payload).kind == empty

@@ -1,0 +1,93 @@
+"""Posts that are due become jobs, one for each time that they are scheduled for; and what payloads are taken."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from handlers.boards.payloads import Board, Post
+from mayfly import enqueue
+from mayfly.testing import drain, run_inline
+from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.providers import provider
+
+SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+
+
+def jobs_for_posts(community: Community) -> list[tuple[Any, ...]]:
+    return community.rows("SELECT unique_key, status FROM mayfly_jobs WHERE type = 'publish_post' ORDER BY id")
+
+
+def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
+    """However often one looks; others do not. On every database."""
+    community.board()
+    community.board(9, state="closed", closed_at=LONG_AGO)
+    later = community.now() + timedelta(hours=1)
+    kinds: list[dict[str, Any]] = [{}, {"publish_at": later}, {"state": "draft"}, {"board_id": 9}, {}]
+    for post_id, columns in enumerate(kinds, 1):
+        community.post(post_id, **columns)
+
+    runs = [run_inline("publish_due_posts"), run_inline("publish_due_posts")]
+
+    assert [each.result for each in runs] == [{"queued": 2}, {"queued": 0}]
+    assert jobs_for_posts(community) == [("post:1", "pending"), ("post:5", "pending")]
+
+
+@SQLITE
+def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its job is dead, for somebody to see; a new time is a new job."""
+    monkeypatch.setenv("CHANNEL_TEST", "t0ken")
+    community.board()
+    with provider() as server:
+        server.status, server.body = 401, b'{"id": "1142"}'
+        community.post(1, channel_id=community.channel("mastodon", server.url))
+
+        for _ in range(3):
+            enqueue("publish_due_posts")
+            drain(raises=False)
+        tries = len(server.heard)
+        community.execute("UPDATE app_posts SET publish_at = :at", at=community.now())
+        server.status = 200
+        enqueue("publish_due_posts")
+        drain()
+
+    assert (tries, len(server.heard)) == (1, 2)
+    assert community.rows("SELECT state FROM app_posts") == [("published",)]
+
+
+@SQLITE
+def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each page with its jobs in one transaction."""
+    monkeypatch.setattr("handlers.boards.publishing.PAGE", 2)
+    community.board()
+    for post_id in range(1, 6):
+        community.post(post_id)
+
+    assert run_inline("publish_due_posts").result == {"queued": 5}
+    assert len(jobs_for_posts(community)) == 5
+
+
+# --- payloads ---------------------------------------------------------------------------------------------
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=4,
+)
+
+
+@SQLITE
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
+def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
+    """At the door, or by a sentence."""
+    for model, type_name, empty in ((Post, "publish_post", "cancelled"), (Board, "close_board", "dead")):
+        try:
+            model.model_validate(payload)
+        except ValidationError:
+            continue
+
+        assert run_inline(type_name, payload).kind == empty

@@ -1,0 +1,44 @@
+"""What boards, digests and invoices write arrives, by real runners and a real mail server: each of it once."""
+
+import json
+
+from tests.handlers.community import Community
+from tests.handlers.mail.invoices import make_invoice
+from tests.handlers.mail.servers import post_office
+from tests.process.installation import Installation
+
+
+def test_members_readers_and_customers_get_one_mail_each(embedded: Installation) -> None:
+    """Though everything is asked for twice."""
+    files = embedded.home / "files"
+    with post_office(None) as post:
+        embedded.settings = {
+            "SMTP_ACCOUNTS": f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none",
+            "MAIL_ATTACHMENTS": str(files),
+            "INVOICE_SELLER": "Shop Ltd",
+        }
+        embedded.run("mayfly", "migrate")
+        embedded.run("mayfly", "migrate", "--app")
+        community = Community(embedded.url)
+        community.board(7, members=(1,))
+        community.board(8, members=(2,))
+        community.published(1, 8)
+        for _ in range(2):
+            embedded.enqueue("close_board", '{"board": 7}', lane="misc")
+            embedded.enqueue("send_digest", lane="send_digest")
+            embedded.enqueue("send_invoice", json.dumps(make_invoice()), lane="send_email")
+
+        while embedded.statuses().keys() & {"pending", "processing"}:
+            embedded.dispatch()
+
+        mails = dict(post.taken)
+        subjects = {recipient: message["Subject"] for recipient, message in post.taken}
+        [attached] = mails["bob@example.com"].iter_attachments()
+        [printed] = files.glob("invoices/*/*.pdf")
+        assert (embedded.statuses().keys(), len(post.taken)) == ({"done"}, 3)
+        assert subjects == {
+            "1@example.com": "The board “Board 7” was closed",
+            "2@example.com": "1 new post on your boards",
+            "bob@example.com": f"Invoice {printed.stem}",
+        }
+        assert (attached.get_content_type(), attached.get_content()) == ("application/pdf", printed.read_bytes())
