@@ -143,6 +143,35 @@ def test_what_came_later_is_undone_first(platform: str) -> None:
 
 
 @SQLITE
+def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> None:
+    """The third is part of the second, and that of the first: undone from the outside in."""
+    third = {"email": "Ann@acme.example", "phone": "1"}
+    named = {"name": "Ann Miller", "company": "Acme"}
+    ids = insert(platform, [named, {**named, "email": "ann@acme.example"}, third])
+    before = prospects(platform, "id, email, phone")
+    job_id = run("dedup_prospects").runs[0].job.id
+    into = prospects(platform, "id, merged_into, phone", ALL)
+    first, second = (row.id for row in rows(platform, "SELECT id FROM app_merges ORDER BY id"))
+
+    refused = run("undo_merge", merge=first)
+    run("undo_merge", run=job_id)
+
+    assert into == [(ids[0], None, "1"), (ids[1], ids[0], "1"), (ids[2], ids[1], "1")]
+    assert f"merge {second} of prospect {ids[1]} came later: undo that one first" in error_of(refused)
+    assert prospects(platform, "id, email, phone") == before
+
+
+@SQLITE
+@pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["likeness"], 1), (["likeness", "mail"], 2)])
+def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
+    """For who trusts only one of them; both come in their own order."""
+    named = {"name": "Ann Miller", "company": "Acme"}
+    insert(platform, [named, named, {"email": "bob@x.example"}, {"email": "Bob@x.example"}])
+
+    assert run("dedup_prospects", rules=rules).runs[-1].result == {"prospects": 4, "merged": merged}
+
+
+@SQLITE
 def test_what_somebody_wrote_since_stays(platform: str) -> None:
     """Undoing takes back what the merge gave, and nothing else."""
     [ann, _] = insert(
