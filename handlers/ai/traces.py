@@ -87,7 +87,7 @@ def _open(connection: Any, row: dict[str, Any], paid: int, most: int | None) -> 
 
 
 def close_trace(job: Job, call: Call, ended: Ended, has_budget: bool) -> None:
-    """What the call did not cost goes back into the purse. No database but SQLite keeps a NUL."""
+    """What the call did not cost goes back into the purse. A NUL is shown as such: not every database keeps one."""
     cost = call.most_micros if ended.cost_micros is None else ended.cost_micros
     words = {
         name: text and text.replace("\0", "�") for name, text in (("answer", ended.answer), ("error", ended.error))
