@@ -77,17 +77,17 @@ def _open(connection: Any, row: dict[str, Any], paid: int, most: int | None) -> 
     """False if the purse has too little in it. A repetition finds the row."""
     if connection.execute(KNOWN, {"trace_key": row["trace_key"]}).first() is not None:
         return True
-    if most is not None:
+    if most is not None and not connection.execute(PAY, {**PURSE, "paid": paid, "most": most}).rowcount:
+        # Not before: MySQL's INSERT IGNORE locks what it finds, and two who did that wait for each other's UPDATE.
         missing = connection.dialect.insert_missing("app_llm_purse", ("purse",), ("purse", "balance_micros"))
         connection.execute(missing, {**PURSE, "balance_micros": 0})
-        if not connection.execute(PAY, {**PURSE, "paid": paid, "most": most}).rowcount:
-            return False
+        return False
     connection.execute(connection.dialect.insert("app_llm_traces", COLUMNS), row)
     return True
 
 
 def close_trace(job: Job, call: Call, ended: Ended, has_budget: bool) -> None:
-    """What the call did not cost goes back into the purse. No database but SQLite keeps a NUL."""
+    """What the call did not cost goes back into the purse. A NUL is shown as such: not every database keeps one."""
     cost = call.most_micros if ended.cost_micros is None else ended.cost_micros
     words = {
         name: text and text.replace("\0", "�") for name, text in (("answer", ended.answer), ("error", ended.error))

@@ -6,8 +6,6 @@ A word and its place are all that is asked of them; what a word is, is decided b
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-COLUMNS = ("kind", "id", "title", "body", "words")
-
 
 class Engine(NamedTuple):
     make: tuple[str, ...]  # statements that can be repeated; {table} is its name

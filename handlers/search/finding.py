@@ -9,7 +9,6 @@ from handlers.search.words import snippet, words_of
 from mayfly import MayflyError
 
 MOST_WORDS = 20
-TRIES = 3
 
 
 class Hit(NamedTuple):
@@ -19,28 +18,30 @@ class Hit(NamedTuple):
     snippet: str
 
 
-Read = Callable[[Callable[[Any], Any]], Any]  # Job.read, or a database's
+Read = Callable[[Callable[[Any], Any]], Any]  # Job.read, or that of a database
 
 
 def find(read: Read, text: str, most: int = 20) -> list[Hit] | None:
     """The entries that have all the words, the best first; None where no index was built yet."""
     words = list(dict.fromkeys(words_of(text)))[:MOST_WORDS]
     table = read(current_table)
-    for left in range(TRIES - 1, -1, -1):
-        if table is None or not words:
-            return None if table is None else []
-        try:
-            rows: Sequence[Any] = read(lambda connection: _search(connection, table, words, most))  # noqa: B023
-        except MayflyError:  # it was swapped out and dropped since we looked: the next one is there
-            last, table = table, read(current_table)
-            if not left or table == last:
-                raise
-        else:
-            return [Hit(kind, int(id), title, snippet(body or title, words)) for kind, id, title, body in rows]
-    raise AssertionError("not reached")
+    if table is None:
+        return None
+    try:
+        rows = _search(read, table, words, most)
+    except MayflyError:
+        newer = read(current_table)  # it was swapped out and dropped since we looked: the next one is there
+        if newer in (None, table):
+            raise
+        rows = _search(read, newer, words, most)
+    return [Hit(kind, int(id), title, snippet(body or title, words)) for kind, id, title, body in rows]
 
 
-def _search(connection: Any, table: str, words: Sequence[str], most: int) -> Sequence[Any]:
-    engine = engine_of(connection)
-    asked = {"query": engine.query(words), "most": most}
-    return list(connection.execute(engine.search.format(table=table), asked).all())
+def _search(read: Read, table: str, words: list[str], most: int) -> Sequence[tuple[Any, ...]]:
+    def search(connection: Any) -> Sequence[tuple[Any, ...]]:
+        engine = engine_of(connection)
+        asked = {"query": engine.query(words), "most": most}
+        found: Sequence[tuple[Any, ...]] = connection.execute(engine.search.format(table=table), asked).all()
+        return found
+
+    return read(search) if words else ()

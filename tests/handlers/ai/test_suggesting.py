@@ -86,7 +86,7 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
 
 
 def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Boards, model: PlayedModel) -> None:
-    """A character that SQLite alone takes."""
+    """A NUL, which PostgreSQL does not take."""
     boards.add(3, "Beans?")
     model.reply = lambda _asked: '{"text": "a\0b"}\0'
 
