@@ -23,7 +23,7 @@ AREAS = {
     "outreach": "outreach", "send_outreach": "outreach", "close_blast": "outreach", "unsubscribe": "outreach",
     "import_prospects": "prospects", "dedup_prospects": "prospects", "enrich": "prospects",
     "enrich_prospect": "prospects", "undo_merge": "prospects",
-    "send_digest": "boards", "send_digests": "boards", "send_invoice": "boards", "publish_due_posts": "boards",
+    "send_digest": "boards", "send_invoice": "boards", "publish_due_posts": "boards",
     "publish_post": "boards", "close_board": "boards", "archive_board": "boards",
 }  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_the_recurring_jobs_of_the_platform_are_all_there(entries: tuple[Entry, 
 
     assert (told["health_check"], told["publish_due_posts"]) == ("* * * * *", "* * * * *")
     assert told["gpt_ai_cofac_nudging"] == "*/5 * * * *"
-    nightly = {"purge_sessions", "vacuum_logs", "rebuild_search_index", "send_digests"}
+    nightly = {"purge_sessions", "vacuum_logs", "rebuild_search_index", "send_digest"}
     assert {name for name in nightly if re.fullmatch(r"\d+ \d+ \* \* \*", told[name])} == nightly
 
 
