@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from handlers.outside import Outside
+from handlers.outside import Outside, Unanswered
 from handlers.outside.meaning import LONGEST_WAIT, wait_seconds
 from mayfly import Dead, Retry, Snooze
 from tests.handlers.providers import MIB, Provider, provider
@@ -145,6 +145,50 @@ def test_nobody_there_is_tried_again() -> None:
     """A vendor that is being deployed."""
     with pytest.raises(Retry, match="cannot be reached"):
         Outside(f"http://127.0.0.1:{free_port()}").get()
+
+
+@pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips"])
+def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Provider, manner: str) -> None:
+    """Both are tried again; but only of the first it is unknown whether it has done what it was asked for."""
+    vendor.manner = manner
+
+    with pytest.raises(Unanswered):
+        Outside(vendor.url, answer_seconds=0.3).post("/deeds", {})
+    with pytest.raises(Retry) as raised:
+        Outside(f"http://127.0.0.1:{free_port()}").post("/deeds", {})
+
+    assert type(raised.value) is Retry
+
+
+@pytest.mark.parametrize("status", [302, 404, 429, 503])
+def test_who_asks_for_a_status_is_given_it(vendor: Provider, status: int) -> None:
+    """As an answer like others; any other status means what it always does."""
+    vendor.status, vendor.body = status, b"said"
+    outside = Outside(vendor.url)
+
+    answer = outside.call("POST", "/x", b"", expected=(status,))
+
+    assert (answer.status, answer.body) == (status, b"said")
+    with pytest.raises((Dead, Retry)):
+        outside.call("POST", "/x", b"", expected=(200, 999))
+
+
+def test_what_was_answered_need_not_be_quoted(vendor: Provider) -> None:
+    """Some repeat the URL that they were asked by."""
+    vendor.status, vendor.body = 403, b"/hooks/s3cret is not yours"
+
+    with pytest.raises(Dead) as raised:
+        Outside(vendor.url, quotes=False).get("/hooks/s3cret")
+
+    assert str(raised.value) == "127.0.0.1 answered 403"
+
+
+def test_an_address_of_our_own_is_told_nothing(vendor: Provider) -> None:
+    """Where a URL came from somebody else than the operator."""
+    with pytest.raises(Dead, match=r"127\.0\.0\.1 is no address of the public internet"):
+        Outside(vendor.url, public_only=True).post("/x", {"secret": 1})
+
+    assert vendor.heard == []
 
 
 def test_a_huge_answer_is_not_read(vendor: Provider) -> None:
