@@ -14,7 +14,7 @@ from typing import Any
 
 from aiosmtpd.controller import Controller
 
-HESITATION = 90  # hundredths of a second; who tells something waits for one
+HESITATION = 40  # hundredths of a second; who tells something waits for one second, also on a busy machine
 
 
 @dataclass(frozen=True)
