@@ -23,7 +23,7 @@ SOURCES = (
     ),
     Source(  # merged ones are found as whom they were merged into
         "prospect",
-        "SELECT id, name, company, title, email FROM app_prospects"
+        "SELECT id, COALESCE(name, email), company, title, email FROM app_prospects"
         " WHERE id > :after AND merged_into IS NULL ORDER BY id LIMIT :most",
     ),
 )

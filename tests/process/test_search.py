@@ -1,10 +1,5 @@
 """The search index under kills: a search sees all of the old one or all of the new one, and no table is left over."""
 
-import os
-import random
-import signal
-import time
-from contextlib import suppress
 from datetime import UTC, datetime
 
 import pytest
@@ -13,7 +8,8 @@ from sqlalchemy import inspect
 from handlers.search.finding import find
 from handlers.search.tables import NAME
 from tests.looking import engine_of
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation
+from tests.process.killing import drain_under_kills
 
 RARE = 300  # posts have a word that the others have not
 
@@ -33,13 +29,8 @@ def found(installation: Installation) -> int | None:
     return None if hits is None else len(hits)
 
 
-def drained(installation: Installation) -> bool:
-    return not installation.statuses().keys() & {"pending", "processing"}
-
-
 def build_under_kills(installation: Installation, posts: int, kills: int) -> None:
     """A search sees what it should at each kill, and the build comes to its end all the same."""
-    chance = random.Random(1)
     add_posts(installation, RARE)
     installation.enqueue("rebuild_search_index", lane="misc")
     installation.dispatch()
@@ -47,22 +38,14 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
     add_posts(installation, posts)
     job_id = installation.enqueue("rebuild_search_index", lane="misc")[0]
 
-    killed, seen = 0, set()
-    while not drained(installation):
-        cycle = installation.start("dispatcher")
-        while killed < kills and cycle.poll() is None:
-            before = installation.job(job_id).checkpoint
-            wait_until(
-                lambda: installation.job(job_id).checkpoint != before or cycle.poll() is not None,  # noqa: B023
-                "a slice is added",
-            )
-            time.sleep(chance.random() * 0.03)  # the random moment itself
-            for pid in installation.runner_pids()[:1]:
-                with suppress(ProcessLookupError):  # it came to its end by itself
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-                    seen.add(found(installation))
-        cycle.wait(60)
+    seen: set[int | None] = set()
+    killed = drain_under_kills(
+        installation,
+        lambda: installation.job(job_id).checkpoint,
+        kills=kills,
+        within=0.03,
+        look=lambda: seen.add(found(installation)),
+    )
 
     tables = [each for each in inspect(engine_of(installation.database)).get_table_names() if NAME.fullmatch(each)]
     assert killed
