@@ -13,7 +13,8 @@ from mayfly import handler
 
 @handler("loaded")
 def loaded(job):
-    return sorted({"jinja2", "urllib3", "smtplib", "alembic", "sqlalchemy", "reportlab", "standardwebhooks"} & set(sys.modules))
+    dear = {"jinja2", "urllib3", "smtplib", "alembic", "sqlalchemy", "reportlab", "standardwebhooks"}
+    return sorted(dear & set(sys.modules))
 """
 
 
