@@ -27,7 +27,7 @@ class Provider:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
-    manner: str = "answers"  # or: half, silent, drips, huge, garbage
+    manner: str = "answers"  # or: slowly, half, silent, drips, huge, garbage
     heard: list[Heard] = field(default_factory=list)
     over: Event = field(default_factory=Event)
     sent: int = 0  # bytes of a body
@@ -53,6 +53,10 @@ def provider() -> Iterator[Provider]:
         def answers(self) -> None:
             self._begin(len(given.body))
             self._send(given.body)
+
+        def slowly(self) -> None:
+            given.over.wait(0.05)
+            self.answers()
 
         def half(self) -> None:
             self._begin(len(given.body) + 100)

@@ -1,9 +1,11 @@
-"""Boards archived by real runners that are killed in the middle: the file is whole, and everybody is told once."""
+"""Boards and posts with real runners that are killed in the middle: nothing is lost, and nobody is told twice."""
 
 import json
 import os
 import random
 import signal
+import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from zipfile import ZipFile
@@ -11,6 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.providers import provider
 from tests.process.installation import Installation, wait_until
 
 POSTS = 12_000
@@ -76,6 +79,41 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
     assert [each.name for each in archives.iterdir()] == ["board-7.zip"]
     mails = embedded.rows("SELECT payload FROM mayfly_jobs WHERE type = 'send_email'")
     assert sorted(json.loads(row.payload)["to"] for row in mails) == [f"{each}@example.com" for each in (1, 2, 3)]
+
+
+def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded: Installation) -> None:
+    """A server that knows keys again sees one for each post, however often it is asked."""
+    chance = random.Random(1)
+    embedded.settings = {"CHANNEL_TEST": "t0ken", "BATCH_SIZE": "5", "MAX_WORKERS": "2", "BACKOFF_BASE": "0.01"}
+    embedded.run("mayfly", "migrate")
+    embedded.run("mayfly", "migrate", "--app")
+    with provider() as server:
+        server.manner, server.body = "slowly", b'{"id": "1142"}'
+        community = Community(embedded.url)
+        community.board()
+        channel_id = community.channel("mastodon", server.url)
+        for number in range(1, 21):
+            community.post(number, channel_id=channel_id)
+        embedded.enqueue("publish_due_posts", lane="misc")
+
+        killed = 0
+        while embedded.statuses().keys() & {"pending", "processing"}:
+            cycle = embedded.start("dispatcher")
+            while killed < KILLS and cycle.poll() is None:
+                already = len(server.heard)
+                wait_until(lambda: len(server.heard) > already or cycle.poll() is not None, "a post comes in")  # noqa: B023
+                time.sleep(chance.random() * 0.02)  # the random moment itself
+                for pid in embedded.runner_pids()[:1]:
+                    with suppress(ProcessLookupError):  # it came to its end by itself
+                        os.kill(pid, signal.SIGKILL)
+                        killed += 1
+            cycle.wait(60)
+
+        keys = Counter(each.headers["Idempotency-Key"] for each in server.heard)
+    assert (killed, embedded.statuses()) == (KILLS, {"done": 21})
+    assert (len(keys), max(keys.values()) <= 1 + KILLS) == (20, True)
+    states = embedded.rows("SELECT DISTINCT state, remote_id FROM app_posts")
+    assert [tuple(row) for row in states] == [("published", "1142")]
 
 
 @pytest.mark.slow
