@@ -110,18 +110,18 @@ def test_a_long_runner_ends_with_its_keeper(embedded: Installation) -> None:
     wait_until(lambda: not embedded.processes(), "what its handler had started is ended by that cycle")
 
 
-def test_a_long_runner_that_grows_too_large_is_killed_by_its_keeper(installation: Installation) -> None:
+def test_a_long_runner_that_grows_too_large_is_killed_by_its_keeper(embedded: Installation) -> None:
     """No dispatcher is there any more; the next one knows why, and the job has crashed with that reason."""
-    job_id = leave_running(installation, "glutton_later", "10m", WORKER_MEMORY="400M")
-    installation.release_latch()
+    job_id = leave_running(embedded, "glutton_later", "10m", WORKER_MEMORY="400M")
+    embedded.release_latch()
 
-    wait_until(lambda: not installation.processes(), "the runner is killed, and its keeper has ended")
-    installation.dispatch(**{**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "BACKOFF_BASE": "60"})
+    wait_until(lambda: not embedded.processes(), "the runner is killed, and its keeper has ended")
+    embedded.dispatch(**{**WINDOW, "LANES__IMPORT__WORKER_TIMEOUT": "10m", "BACKOFF_BASE": "60"})
 
-    job = get_row(installation.database, job_id)
+    job = get_row(embedded.database, job_id)
     assert (job.status, job.crashes) == ("pending", 1)
     assert "its memory grew above WORKER_MEMORY" in job.last_error
-    assert "above WORKER_MEMORY 400 MB: killing it" in installation.log
+    assert "above WORKER_MEMORY 400 MB: killing it" in embedded.log
 
 
 def test_a_long_runner_that_grows_too_large_beside_its_dispatcher_is_told_once(embedded: Installation) -> None:

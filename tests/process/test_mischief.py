@@ -91,31 +91,31 @@ def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installatio
     assert installation.rows("SELECT COUNT(*) FROM mayfly_runners") == [(1,)]
 
 
-def test_a_handler_that_cannot_be_interrupted_is_ended(installation: Installation) -> None:
+def test_a_handler_that_cannot_be_interrupted_is_ended(embedded: Installation) -> None:
     """Deaf to signals, or blocked in C with the GIL: it is ended from C, its traceback is kept, its mates go back."""
-    deaf, deafs_mates = installation.enqueue("deaf", lane="deaf", **FOURTH)[0], mates(installation, "deaf")
-    blocked = installation.enqueue("blocked", lane="blocked", **FOURTH)[0]
-    blockeds_mates = mates(installation, "blocked")
-    others = mates(installation, "other")
+    deaf, deafs_mates = embedded.enqueue("deaf", lane="deaf", **FOURTH)[0], mates(embedded, "deaf")
+    blocked = embedded.enqueue("blocked", lane="blocked", **FOURTH)[0]
+    blockeds_mates = mates(embedded, "blocked")
+    others = mates(embedded, "other")
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="7")
+    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
     assert_in_time(started)
     for job_id in (deaf, blocked):
-        job = installation.job(job_id)
+        job = embedded.job(job_id)
         assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
         assert job.last_error.startswith("timed out after ")
     for job_id in deafs_mates + blockeds_mates:
-        job = installation.job(job_id)
+        job = embedded.job(job_id)
         assert (job.status, job.attempts, job.crashes, job.suspect) == ("pending", 0, 0, 0)
-    assert_unharmed(installation, others)
-    assert "printed: Timeout (" in installation.log
-    assert "in deaf" in installation.log
-    assert "in blocked" in installation.log
-    assert "Exceeded" not in installation.log
-    assert_no_process_left(installation)
+    assert_unharmed(embedded, others)
+    assert "printed: Timeout (" in embedded.log
+    assert "in deaf" in embedded.log
+    assert "in blocked" in embedded.log
+    assert "Exceeded" not in embedded.log
+    assert_no_process_left(embedded)
 
 
 def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> None:
@@ -139,21 +139,21 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
 # --- processes --------------------------------------------------------------------------------------------
 
 
-def test_no_child_of_a_handler_is_left(installation: Installation) -> None:
+def test_no_child_of_a_handler_is_left(embedded: Installation) -> None:
     """Neither one that ignores SIGTERM nor one that left for a session of its own outlives the cycle."""
-    parent = installation.enqueue("parent", lane="parent")[0]
-    stubborn = installation.enqueue("stubborn_parent", lane="stubborn", **FOURTH)[0]
-    daemonised = installation.enqueue("daemonise", lane="daemon") + mates(installation, "daemon")
+    parent = embedded.enqueue("parent", lane="parent")[0]
+    stubborn = embedded.enqueue("stubborn_parent", lane="stubborn", **FOURTH)[0]
+    daemonised = embedded.enqueue("daemonise", lane="daemon") + mates(embedded, "daemon")
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
+    cycle = embedded.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
 
     assert cycle.returncode == 2
-    assert_no_process_left(installation)
+    assert_no_process_left(embedded)
     for job_id in (parent, stubborn):
-        job = installation.job(job_id)
+        job = embedded.job(job_id)
         assert (job.status, job.crashes) == ("pending", 0)
-    assert installation.job(stubborn).last_error.startswith("timed out after ")
-    assert_unharmed(installation, daemonised)
+    assert embedded.job(stubborn).last_error.startswith("timed out after ")
+    assert_unharmed(embedded, daemonised)
 
 
 def test_a_handler_may_use_processes(embedded: Installation) -> None:
@@ -210,19 +210,19 @@ def test_a_crash_in_an_interpreter_of_its_own_is_known_too(embedded: Installatio
     assert_unharmed(embedded, behind)
 
 
-def test_a_handler_that_takes_all_memory_is_ended(installation: Installation) -> None:
+def test_a_handler_that_takes_all_memory_is_ended(embedded: Installation) -> None:
     """Above WORKER_MEMORY its runner is killed, and the reason says so."""
-    glutton = installation.enqueue("glutton", lane="glutton")[0]
-    behind, others = mates(installation, "glutton"), mates(installation, "other")
+    glutton = embedded.enqueue("glutton", lane="glutton")[0]
+    behind, others = mates(embedded, "glutton"), mates(embedded, "other")
 
-    cycles = cycles_until_settled(installation, WORKER_MEMORY="150M", **SOON)
+    cycles = cycles_until_settled(embedded, WORKER_MEMORY="150M", **SOON)
 
     assert cycles[0].returncode == 1
-    job = installation.job(glutton)
+    job = embedded.job(glutton)
     assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
     assert "at last: its memory grew above WORKER_MEMORY and the runner was killed, peak memory " in job.last_error
-    assert_unharmed(installation, behind + others)
-    assert "above WORKER_MEMORY 150 MB: killing it" in installation.log
+    assert_unharmed(embedded, behind + others)
+    assert "above WORKER_MEMORY 150 MB: killing it" in embedded.log
 
 
 def cycles_until_settled(installation: Installation, **settings: str) -> list[CompletedProcess[str]]:

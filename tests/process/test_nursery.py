@@ -218,26 +218,26 @@ DEATHS = {
 
 @pytest.mark.parametrize(("death", "ending"), DEATHS.values(), ids=DEATHS)
 def test_an_import_that_dies_costs_its_lane_only(
-    installation: Installation, death: str, ending: tuple[str, int | None, int | None]
+    embedded: Installation, death: str, ending: tuple[str, int | None, int | None]
 ) -> None:
     """No job is accused, no other runner is tried there in that cycle; the next one finds all jobs as they were."""
-    settings = give(installation, FIRST + f"if first: {death}\n")
-    lanes = {lane: installation.enqueue("noop", count=2, lane=lane) for lane in ("one", "other")}
+    settings = give(embedded, FIRST + f"if first: {death}\n")
+    lanes = {lane: embedded.enqueue("noop", count=2, lane=lane) for lane in ("one", "other")}
 
-    cycle = installation.dispatch(**settings)
+    cycle = embedded.dispatch(**settings)
 
     assert cycle.returncode == 1
-    rows = installation.rows(select(runners))
+    rows = embedded.rows(select(runners))
     [unlucky] = {row.lane for row in rows if row.ending != "ok"}
     assert [(row.ending, row.exit_code, row.signal) for row in rows if row.lane == unlucky] == [ending] * 2
-    assert_untouched(installation, lanes[unlucky])
-    assert installation.statuses() == {"done": 2, "pending": 2}
-    assert f"ERROR: The process that imports the handlers for lane={unlucky} " in installation.log
-    assert "before 2 workers were started" in installation.log
-    assert installation.log.count("Dispatch Summary:") == 1
+    assert_untouched(embedded, lanes[unlucky])
+    assert embedded.statuses() == {"done": 2, "pending": 2}
+    assert f"ERROR: The process that imports the handlers for lane={unlucky} " in embedded.log
+    assert "before 2 workers were started" in embedded.log
+    assert embedded.log.count("Dispatch Summary:") == 1
 
-    assert installation.dispatch(**settings).returncode == 0
-    assert installation.statuses() == {"done": 4}
+    assert embedded.dispatch(**settings).returncode == 0
+    assert embedded.statuses() == {"done": 4}
 
 
 def test_an_import_that_hangs_costs_its_lane_only(embedded: Installation) -> None:
