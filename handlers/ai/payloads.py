@@ -2,21 +2,21 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints
 
-BoardId = Annotated[int, Field(ge=1, le=2**63 - 1, strict=True)]
+from handlers.fields import Id
 
 
 class BoardToSummarize(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    board_id: BoardId
+    board_id: Id
 
 
 class PostToSuggest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    board_id: BoardId
+    board_id: Id
     about: Annotated[str, StringConstraints(max_length=500)] = ""  # in the words of whoever asks for it
 
 
@@ -25,4 +25,4 @@ class Nudging(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    board_id: BoardId | None = None
+    board_id: Id | None = None

@@ -1,10 +1,8 @@
 """Which post and which board: all else is in the tables."""
 
-from typing import Annotated
+from pydantic import BaseModel, ConfigDict
 
-from pydantic import BaseModel, ConfigDict, Field
-
-Id = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]
+from handlers.fields import Id
 
 
 class Post(BaseModel):

@@ -14,17 +14,10 @@ from pydantic import (
     model_validator,
 )
 
+from handlers.fields import EffectName, Id, Line, one_line
+
 LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # all of ASCII that is seen, but for the < > around it
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
-
-
-def one_line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be one line of printable characters")
-    return text
-
-
-Line = Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)]
 Address = Annotated[str, StringConstraints(pattern=ADDRESS, max_length=190)]
 Link = Annotated[str, StringConstraints(pattern=LINK, max_length=500)]
 
@@ -58,7 +51,7 @@ class Mail(BaseModel):
     reply_to: Address | None = None
     unsubscribe: Link | None = None
     attachments: Annotated[list[Attachment], Field(max_length=20)] = []
-    key: Annotated[str, StringConstraints(min_length=1, max_length=150), AfterValidator(one_line)] | None = None
+    key: EffectName | None = None
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -74,7 +67,7 @@ class Digest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    person: Annotated[int, Field(strict=True, ge=1, lt=1 << 63)] | None = None
+    person: Id | None = None
 
 
 def exact(value: object) -> object:
@@ -119,4 +112,4 @@ class Invoice(BaseModel):
     items: Annotated[list[Item], Field(min_length=1, max_length=200)]
     currency: Currency = "EUR"
     due_days: Annotated[int, Field(strict=True, ge=0, le=365)] = 14
-    note: Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)] | None = None
+    note: Line | None = None

@@ -3,9 +3,9 @@
 import json
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
-from handlers.mail.payloads import one_line
+from handlers.fields import EffectName, Id, one_line
 
 LIMIT = 3800  # bytes as JSON; push services take 4096 of what is encrypted, with its header and our JSON around it
 
@@ -25,12 +25,12 @@ class Notification(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    person: Annotated[int, Field(ge=1, le=2**63 - 1)]
+    person: Id
     title: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
     body: Annotated[str, StringConstraints(max_length=LIMIT), AfterValidator(plain)] = ""
     url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)] | None = None
-    key: Annotated[str, StringConstraints(min_length=1, max_length=150), AfterValidator(one_line)] | None = None
-    subscription: Annotated[int, Field(ge=1, le=2**63 - 1)] | None = None
+    key: EffectName | None = None
+    subscription: Id | None = None
 
     @model_validator(mode="after")
     def is_short(self) -> Self:

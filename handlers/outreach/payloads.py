@@ -4,12 +4,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from handlers.mail.payloads import Address, Line
+from handlers.fields import Id, Line
+from handlers.mail.payloads import Address
 
 # Part of keys, of the name of its batch, and of commands that people type.
 BlastName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}$")]
 Body = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=1_000_000)]  # PostgreSQL keeps no NUL
-Id = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Board(BaseModel):

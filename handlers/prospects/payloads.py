@@ -2,22 +2,15 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from handlers.fields import Id, Line
 
 Column = Literal[
     "email", "name", "first_name", "last_name", "company", "title", "phone", "website", "linkedin", "city",
     "country", "notes",
 ]  # fmt: skip
-Id = Annotated[int, Field(ge=1, lt=1 << 63)]
-
-
-def one_line(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("must be one line of printable characters")
-    return text
-
-
-Path = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(one_line)]
+Path = Annotated[Line, StringConstraints(min_length=1)]
 Heading = Annotated[str, StringConstraints(max_length=200)]
 
 
