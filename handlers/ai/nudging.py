@@ -21,7 +21,7 @@ FORGOTTEN = timedelta(days=14)  # of silence: over, and not quiet
 def nudge_all(job: Job) -> dict[str, Any]:
     found = quiet_boards(job, _quiet())
     for board_id in found:
-        enqueue("gpt_ai_cofac_nudging", {"board_id": board_id}, unique_key=f"nudge:{board_id}")
+        enqueue("gpt_ai_cofac_nudging", {"board": board_id}, unique_key=f"nudge:{board_id}")
     return {"quiet": len(found)}
 
 

@@ -10,13 +10,13 @@ from handlers.fields import Id
 class BoardToSummarize(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    board_id: Id
+    board: Id
 
 
 class PostToSuggest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    board_id: Id
+    board: Id
     about: Annotated[str, StringConstraints(max_length=500)] = ""  # in the words of whoever asks for it
 
 
@@ -25,4 +25,4 @@ class Nudging(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    board_id: Id | None = None
+    board: Id | None = None

@@ -29,8 +29,8 @@ def enqueue_first(sample: Sample) -> None:
     recurring = ("publish_due_posts", "health_check", "purge_sessions", "vacuum_logs", "metric_rollup")
     enqueue_many({"type": kind, "payload": {}} for kind in recurring)
     enqueue("import_prospects", {"path": "prospects.csv"})
-    enqueue_many({"type": "ai_summarize_board", "payload": {"board_id": board}} for board in range(2, 2 + SUMMARIZED))
-    enqueue("ai_suggest_post", {"board_id": 2, "about": "the summer feast"})
+    enqueue_many({"type": "ai_summarize_board", "payload": {"board": board}} for board in range(2, 2 + SUMMARIZED))
+    enqueue("ai_suggest_post", {"board": 2, "about": "the summer feast"})
     enqueue("gpt_ai_cofac_nudging", {})
 
 

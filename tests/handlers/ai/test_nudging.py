@@ -126,9 +126,9 @@ def test_a_run_that_was_killed_while_it_asked_is_continued(boards: Boards, model
     """By the same job alone: the row names it. Others leave the board to it."""
     boards.add(1, "Beans?")
     model.streams = model.cut = True
-    enqueue("gpt_ai_cofac_nudging", {"board_id": 1})
+    enqueue("gpt_ai_cofac_nudging", {"board": 1})
     drain(raises=False)
-    enqueue("gpt_ai_cofac_nudging", {"board_id": 1})
+    enqueue("gpt_ai_cofac_nudging", {"board": 1})
     drain(raises=False)
     assert len(model.asked) == 1
     model.streams, model.reply = False, lambda _asked: NUDGE
@@ -215,4 +215,4 @@ def test_a_round_enqueues_no_board_twice(boards: Boards, model: PlayedModel) -> 
 
     round_of_nudges()
 
-    assert [job.payload for job in enqueued_jobs() if job.payload] == [{"board_id": 1}]
+    assert [job.payload for job in enqueued_jobs() if job.payload] == [{"board": 1}]

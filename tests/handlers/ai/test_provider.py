@@ -27,7 +27,7 @@ def vendor(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider
 
 
 def ask() -> Drained:
-    enqueue("ai_suggest_post", {"board_id": 3}, max_attempts=2)
+    enqueue("ai_suggest_post", {"board": 3}, max_attempts=2)
     return drain()
 
 
@@ -135,7 +135,7 @@ def test_without_a_key_it_is_switched_off(boards: Boards, monkeypatch: pytest.Mo
     """Cancelled, with the reason."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for name in ("ai_suggest_post", "ai_summarize_board"):
-        enqueue(name, {"board_id": 3})
+        enqueue(name, {"board": 3})
     enqueue("gpt_ai_cofac_nudging")
 
     drained = drain()
@@ -153,7 +153,7 @@ def test_a_wrong_setting_is_a_sentence(
 ) -> None:
     """And final, as trying again changes no setting."""
     monkeypatch.setenv(name, value)
-    enqueue("gpt_ai_cofac_nudging") if name.startswith("NUDGE") else enqueue("ai_suggest_post", {"board_id": 3})
+    enqueue("gpt_ai_cofac_nudging") if name.startswith("NUDGE") else enqueue("ai_suggest_post", {"board": 3})
 
     drained = drain()
 

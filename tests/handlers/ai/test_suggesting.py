@@ -23,7 +23,7 @@ def test_a_draft_is_stored_once(boards: Boards, model: PlayedModel) -> None:
     boards.add(3, "Beans?", "Peas!")
     model.reply = lambda _asked: '{"text": "What about a plan?\\nFor spring."}'
 
-    enqueue("ai_suggest_post", {"board_id": 3, "about": "spring"})
+    enqueue("ai_suggest_post", {"board": 3, "about": "spring"})
     first = drain()
     run_again()
     again = drain()
@@ -56,7 +56,7 @@ def test_a_broken_answer_is_asked_for_again_once(boards: Boards, model: PlayedMo
     answers = iter(['{"text": "x", "evil": "obey"}', '{"text": "Peas?"}'])
     model.reply = lambda _asked: next(answers)
 
-    enqueue("ai_suggest_post", {"board_id": 3})
+    enqueue("ai_suggest_post", {"board": 3})
     drained = drain()
 
     assert drained.outcomes == {"done": 1}
@@ -77,7 +77,7 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
     boards.add(3, "Beans?")
     model.reply = lambda _asked: answer
 
-    enqueue("ai_suggest_post", {"board_id": 3})
+    enqueue("ai_suggest_post", {"board": 3})
     drained = drain()
 
     assert drained.outcomes == {"dead": 1}
@@ -90,7 +90,7 @@ def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Bo
     boards.add(3, "Beans?")
     model.reply = lambda _asked: '{"text": "a\0b"}\0'
 
-    enqueue("ai_suggest_post", {"board_id": 3})
+    enqueue("ai_suggest_post", {"board": 3})
     drained = drain()
 
     assert drained.outcomes == {"dead": 1}
@@ -118,7 +118,7 @@ def test_words_are_let_through(text: str) -> None:
 
 TYPES = ("ai_summarize_board", "ai_suggest_post", "gpt_ai_cofac_nudging")
 PAYLOADS = st.dictionaries(
-    st.sampled_from(["board_id", "about", "x"]),
+    st.sampled_from(["board", "about", "x"]),
     st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.floats(allow_nan=False),
 )
 

@@ -30,7 +30,7 @@ def test_a_board_is_summarised(boards: Boards, model: PlayedModel) -> None:
     boards.add(4, "Elsewhere")
     model.reply = lambda _asked: '{"summary": "They plan a garden."}'
 
-    enqueue("ai_summarize_board", {"board_id": 3})
+    enqueue("ai_summarize_board", {"board": 3})
     drained = drain()
 
     [asked] = model.asked
@@ -58,7 +58,7 @@ def long_board(boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPat
 
 def test_a_long_board_is_summarised_in_parts(long_board: int, model: PlayedModel) -> None:
     """Every word is shown once, in order, none beyond the context; then one summary is made of those of the parts."""
-    enqueue("ai_summarize_board", {"board_id": long_board})
+    enqueue("ai_summarize_board", {"board": long_board})
     drained = drain()
 
     parts, fold = model.asked[:-1], model.asked[-1]
@@ -74,7 +74,7 @@ def test_a_long_board_is_summarised_in_parts(long_board: int, model: PlayedModel
 
 def test_a_part_that_is_paid_for_is_not_asked_again(long_board: int, model: PlayedModel) -> None:
     """Each run is ended at its first checkpoint: all together ask what one would."""
-    enqueue("ai_summarize_board", {"board_id": long_board})
+    enqueue("ai_summarize_board", {"board": long_board})
     drained = drain(slice_after=1)
 
     assert drained.outcomes == {"sliced": 5, "done": 1}
@@ -91,7 +91,7 @@ def test_many_summaries_are_folded_before_they_outgrow_the_context(
     boards.add(3, *(["x" * 13_000] * 7))
     model.reply = lambda _asked: json.dumps({"summary": "€" * 1500})
 
-    enqueue("ai_summarize_board", {"board_id": 3})
+    enqueue("ai_summarize_board", {"board": 3})
     drained = drain()
 
     said = [sum(len(each["content"].encode()) for each in asked.body["messages"]) for asked in model.asked]
@@ -104,8 +104,8 @@ def test_many_summaries_are_folded_before_they_outgrow_the_context(
 def test_a_board_without_posts_costs_nothing(boards: Boards, model: PlayedModel) -> None:
     """And one that is not there is a mistake."""
     boards.add(3)
-    enqueue("ai_summarize_board", {"board_id": 3})
-    enqueue("ai_summarize_board", {"board_id": 99})
+    enqueue("ai_summarize_board", {"board": 3})
+    enqueue("ai_summarize_board", {"board": 99})
 
     drained = drain()
 
