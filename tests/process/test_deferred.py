@@ -19,7 +19,7 @@ WINDOW: Mapping[str, str] = {
     "MAX_WORKERS": "1",
     "CONCURRENCY": "1",
 }
-NAP = '{"seconds": 1.2}'  # a runner that has run one, or that is started after it, has no whole window
+NAP = '{"seconds": 2}'  # a runner that has run one, or that is started after it, has no whole window
 USUAL = 8  # a whole window: of what a runner has left when it has started, it is always more
 SHORT_NAP = '{"seconds": 1}'
 LONGER_THAN_ANY_WINDOW = 50

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mayfly import jsontext
-from tests.process.installation import Installation
+from tests.process.installation import Installation, wait_until
 
 HERE = "tests.process.watchers"
 HANDLERS = f"handlers,tests.process.mischief,tests.process.manners,{HERE}"
@@ -169,12 +169,15 @@ def test_every_death_is_told_whoever_settled_it(installation: Installation) -> N
         installation.enqueue("stumble", max_attempts=1)[0]: "RuntimeError: stumbled at attempt 1",
         installation.enqueue("no_such_type", max_attempts=1)[0]: "no handler for type 'no_such_type'",
         installation.enqueue("crash", lane="crash", crashes=2, suspect=1)[0]: "crashed 3 times, at last: ",
-        installation.enqueue("deaf", lane="deaf", max_attempts=1)[0]: "timed out after ",
+        installation.enqueue("deaf", lane="deaf", max_attempts=1, interruptions=3)[0]: "timed out after ",
     }
     installation.enqueue("noop", count=5)
 
-    for _ in range(2):  # what died as the window ended is told in the next
+    def are_told() -> bool:
         installation.dispatch(WORKER_TIMEOUT="2", DISPATCH_TIMEOUT="8", **ALARM)
+        return {each["job"] for each in heard(installation, "dead")} == reasons.keys()
+
+    wait_until(are_told, "all are told: what died as the window ended, in the next", seconds=60)
 
     told = {each["job"]: each for each in heard(installation, "dead")}
     assert told.keys() == reasons.keys()
