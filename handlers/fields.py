@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 Id = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]  # of a row
 
@@ -15,3 +15,9 @@ def one_line(text: str) -> str:
 
 Line = Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)]
 EffectName = Annotated[str, StringConstraints(min_length=1, max_length=150), AfterValidator(one_line)]
+
+
+class Payload(BaseModel):
+    """Nothing but its fields is taken. Checks are made ready by the first job: a runner has a few of all types."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)

@@ -2,27 +2,21 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import StringConstraints
 
-from handlers.fields import Id
+from handlers.fields import Id, Payload
 
 
-class BoardToSummarize(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class BoardToSummarize(Payload):
     board: Id
 
 
-class PostToSuggest(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class PostToSuggest(Payload):
     board: Id
     about: Annotated[str, StringConstraints(max_length=500)] = ""  # in the words of whoever asks for it
 
 
-class Nudging(BaseModel):
+class Nudging(Payload):
     """Without a board: a round that finds those that went quiet."""
-
-    model_config = ConfigDict(extra="forbid")
 
     board: Id | None = None

@@ -1,21 +1,15 @@
 """Which post and which board: all else is in the tables."""
 
-from pydantic import BaseModel, ConfigDict
-
-from handlers.fields import Id
+from handlers.fields import Id, Payload
 
 
-class Post(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Post(Payload):
     post: Id
 
 
-class Board(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Board(Payload):
     board: Id
 
 
-class Nothing(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Nothing(Payload):
+    """By schedule."""

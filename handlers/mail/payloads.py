@@ -6,15 +6,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     model_validator,
 )
 
-from handlers.fields import EffectName, Id, Line, one_line
+from handlers.fields import EffectName, Id, Line, Payload, one_line
 
 LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # all of ASCII that is seen, but for the < > around it
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
@@ -27,20 +25,16 @@ def is_address(text: str) -> bool:
     return re.fullmatch(ADDRESS, text) is not None
 
 
-class Attachment(BaseModel):
+class Attachment(Payload):
     """A file below MAIL_ATTACHMENTS, by its path: a payload is no place for it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     path: Line
     name: Line | None = None
     type: Annotated[str, StringConstraints(pattern=r"^[a-z0-9.+-]+/[a-z0-9.+-]+$")] = "application/octet-stream"
 
 
-class Mail(BaseModel):
+class Mail(Payload):
     """With a `context`, subject, text and html are Jinja2 templates; with a `letter` they stand in the database."""
-
-    model_config = ConfigDict(extra="forbid")
 
     to: Address
     subject: Line | None = None
@@ -50,7 +44,7 @@ class Mail(BaseModel):
     context: dict[str, Any] | None = None
     reply_to: Address | None = None
     unsubscribe: Link | None = None
-    attachments: Annotated[list[Attachment], Field(max_length=20)] = []
+    attachments: Annotated[list[Attachment], Field(default_factory=list, max_length=20)]
     key: EffectName | None = None
 
     @model_validator(mode="after")
@@ -62,10 +56,8 @@ class Mail(BaseModel):
         return self
 
 
-class Digest(BaseModel):
+class Digest(Payload):
     """Of one person, or, where nobody is named, of all for whom there is news."""
-
-    model_config = ConfigDict(extra="forbid")
 
     person: Id | None = None
 
@@ -82,19 +74,15 @@ Currency = Literal["CHF", "CZK", "DKK", "EUR", "GBP", "NOK", "PLN", "RON", "SEK"
 Exact = Annotated[Decimal, BeforeValidator(exact)]
 
 
-class Customer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Customer(Payload):
     name: ShortLine
     email: Address
     address: Annotated[list[ShortLine], Field(min_length=1, max_length=6)]
     vat_id: ShortLine | None = None
 
 
-class Item(BaseModel):
+class Item(Payload):
     """A discount has a price below 0."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(one_line)]
     quantity: Annotated[Exact, Field(gt=0, max_digits=10, decimal_places=4)] = Decimal(1)
@@ -102,10 +90,8 @@ class Item(BaseModel):
     vat: Annotated[Exact, Field(ge=0, le=100, max_digits=5, decimal_places=2)]
 
 
-class Invoice(BaseModel):
+class Invoice(Payload):
     """What is printed, but for the number, the date and who sends it."""
-
-    model_config = ConfigDict(extra="forbid")
 
     reference: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
     customer: Customer

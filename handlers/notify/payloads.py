@@ -3,9 +3,9 @@
 import json
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import AfterValidator, StringConstraints, model_validator
 
-from handlers.fields import EffectName, Id, one_line
+from handlers.fields import EffectName, Id, Payload, one_line
 
 LIMIT = 3800  # bytes as JSON; push services take 4096 of what is encrypted, with its header and our JSON around it
 
@@ -20,10 +20,8 @@ def size(text: str | None) -> int:
     return len(json.dumps(text, ensure_ascii=False).encode())
 
 
-class Notification(BaseModel):
+class Notification(Payload):
     """With a `subscription` it is for that one; otherwise for all that the person has."""
-
-    model_config = ConfigDict(extra="forbid")
 
     person: Id
     title: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from handlers.fields import Id, Line
+from handlers.fields import Id, Line, Payload
 from handlers.mail.payloads import Address
 
 # Part of keys, of the name of its batch, and of commands that people type.
@@ -12,18 +12,14 @@ BlastName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.
 Body = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=1_000_000)]  # PostgreSQL keeps no NUL
 
 
-class Board(BaseModel):
+class Board(Payload):
     """The members of one."""
-
-    model_config = ConfigDict(extra="forbid")
 
     board: Id
 
 
-class Stored(BaseModel):
+class Stored(Payload):
     """The rows of app_addressees that have this key."""
-
-    model_config = ConfigDict(extra="forbid")
 
     list: Annotated[Line, StringConstraints(min_length=1, max_length=190)]
 
@@ -31,10 +27,8 @@ class Stored(BaseModel):
 Audience = Literal["everybody"] | Board | Stored
 
 
-class Outreach(BaseModel):
+class Outreach(Payload):
     """Subject, text and html are Jinja2 templates with `name`, `email` and `unsubscribe` of each recipient."""
-
-    model_config = ConfigDict(extra="forbid")
 
     blast: BlastName
     to: Audience
@@ -42,7 +36,7 @@ class Outreach(BaseModel):
     text: Body | None = None
     html: Body | None = None
     reply_to: Address | None = None
-    without: Annotated[list[BlastName], Field(max_length=20)] = []
+    without: Annotated[list[BlastName], Field(default_factory=list, max_length=20)]
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -51,8 +45,10 @@ class Outreach(BaseModel):
         return self
 
 
-class Went(BaseModel):
-    """As a batch tells its callback."""
+class Went(Payload):
+    """As a batch tells its callback: what it may tell besides is nothing to us."""
+
+    model_config = ConfigDict(extra="ignore")
 
     batch: str
     done: int
@@ -60,14 +56,10 @@ class Went(BaseModel):
     cancelled: int
 
 
-class Ended(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Ended(Payload):
     job: Id
     batch: Went
 
 
-class Leaving(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class Leaving(Payload):
     token: Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_.-]+$")]

@@ -1,7 +1,7 @@
 """What a rebuild is told: nothing, and nothing else is taken."""
 
-from pydantic import BaseModel, ConfigDict
+from handlers.fields import Payload
 
 
-class Rebuild(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Rebuild(Payload):
+    """The whole of it."""
