@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
 from handlers.boards.tables import PostRow
-from handlers.outside import Answer, Outside
+from handlers.outside import Answer, given_by_people
 from mayfly import Cancel, Dead, setting
 
 # Whoever may add a channel could otherwise name any setting, and have it sent to an address of his own.
@@ -29,7 +29,7 @@ class Channel:
         """To its URL, or to a path below it."""
         parts = urlsplit(self.url)
         path = f"{parts.path.rstrip('/')}{below}" if below else urlunsplit(("", "", parts.path, parts.query, ""))
-        outside = Outside(f"{parts.scheme}://{parts.netloc}", answer_seconds=ANSWER_SECONDS)
+        outside = given_by_people(f"{parts.scheme}://{parts.netloc}", answer_seconds=ANSWER_SECONDS)
         return outside.call("POST", path, body, {"Content-Type": "application/json", **headers})
 
 

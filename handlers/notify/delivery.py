@@ -8,8 +8,8 @@ from handlers.notify import ntfy, webhook
 from handlers.notify.message import Message
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription, remove
-from handlers.outside import Answer, Outside, TooMuch, Unanswered
-from mayfly import Dead, Job, Retry, Snooze, setting
+from handlers.outside import Answer, TooMuch, Unanswered, given_by_people
+from mayfly import Dead, Job, Retry, Snooze
 
 GONE = (404, 410)
 ANSWER_SECONDS = 10.0
@@ -29,7 +29,7 @@ def deliver(job: Job, notification: Notification, subscription: Subscription, ke
     message = _writer(subscription.kind)(notification, subscription, key, job.now)
     effect.hand_over(subscription.shown, entry.state)
     try:
-        answer = _send(subscription, message)
+        answer = _send(message)
     except (TooMuch, Unanswered) as error:
         raise error if may_resend(job, ON_DOUBT) else _doubt(subscription) from error
     except (Dead, Retry, Snooze) as refused:
@@ -52,9 +52,8 @@ def _writer(kind: str) -> Callable[[Notification, Subscription, str, datetime], 
     return webpush.write
 
 
-def _send(subscription: Subscription, message: Message) -> Answer:
-    public = subscription.host not in setting("PUSH_PRIVATE_HOSTS", "").lower().split()
-    outside = Outside(message.url, answer_seconds=ANSWER_SECONDS, public_only=public, quotes=False)
+def _send(message: Message) -> Answer:
+    outside = given_by_people(message.url, answer_seconds=ANSWER_SECONDS, quotes=False)
     return outside.call("POST", "", message.body, message.headers, expected=GONE)
 
 

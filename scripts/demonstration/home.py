@@ -78,7 +78,7 @@ def _integrations(mail_port: int, http_port: int) -> dict[str, str]:
         "INVOICE_SELLER": r"Garden Platform\nGreen Lane 1\n04103 Leipzig",
         "CHANNEL_MASTODON_TOKEN": "demo",
         "CHANNEL_HOOK_SECRET": "whsec_ZGVtby1kZW1vLWRlbW8tZGVtby1kZW1v",
-        "PUSH_PRIVATE_HOSTS": "127.0.0.1",
+        "PRIVATE_HOSTS": "127.0.0.1",
         "HUNTER_URL": f"{outside}/hunter",
         "HUNTER_API_KEY": "demo",
         "SCRAPERS": f"{outside}/scraper-1 {outside}/scraper-2",

@@ -54,7 +54,7 @@ SENTENCES = (
 )  # fmt: skip
 COMPANIES = ("Greenhouse Ltd", "Root & Branch", "Seedling GmbH", "Wheelbarrow Inc")
 QUIET_BOARD = 1  # nobody has written there for days: it is nudged
-PROSPECTS = 2000
+PROSPECTS_EACH = 100  # a member: an import that takes long enough to be watched
 
 
 class Sample(NamedTuple):
@@ -81,7 +81,7 @@ def fill(home: Home, people: int, outside_url: str) -> Sample:
     for table, rows in tables.items():
         _insert(database, table, list(rows))
     database.close()
-    _write_prospects(home, chance)
+    _write_prospects(home, chance, people * PROSPECTS_EACH)
     return Sample(people, boards)
 
 
@@ -164,12 +164,15 @@ def _points(chance: random.Random, now: datetime) -> Iterator[Mapping[str, Any]]
         yield {"name": ("posts", "logins")[number % 2], "measured_at": at, "value": float(chance.randint(1, 9))}
 
 
-def _write_prospects(home: Home, chance: random.Random) -> None:
+def _write_prospects(home: Home, chance: random.Random, count: int) -> None:
     """With a few lines that are wrong, and some people who are in it twice."""
     with (home.imports / "prospects.csv").open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.writer(file, delimiter=";")
         writer.writerow(["E-Mail", "Name", "Company", "Website"])
-        for number in range(PROSPECTS):
-            name, company = f"{chance.choice(FIRST)} {chance.choice(LAST)}{number % 400}", chance.choice(COMPANIES)
-            mail = "" if number % 3 == 0 else f"p{number % 1900}@example.net"
+        for number in range(count):
+            name, company = (
+                f"{chance.choice(FIRST)} {chance.choice(LAST)}{number % (count // 5)}",
+                chance.choice(COMPANIES),
+            )
+            mail = "" if number % 3 == 0 else f"p{number % (count - 100)}@example.net"
             writer.writerow([mail if number % 97 else "no address", name, company, "https://example.net"])

@@ -84,7 +84,13 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
 def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded: Installation) -> None:
     """A server that knows keys again sees one for each post, however often it is asked."""
     chance = random.Random(1)
-    embedded.settings = {"CHANNEL_TEST": "t0ken", "BATCH_SIZE": "5", "MAX_WORKERS": "2", "BACKOFF_BASE": "0.01"}
+    embedded.settings = {
+        "PRIVATE_HOSTS": "127.0.0.1",
+        "CHANNEL_TEST": "t0ken",
+        "BATCH_SIZE": "5",
+        "MAX_WORKERS": "2",
+        "BACKOFF_BASE": "0.01",
+    }
     embedded.run("mayfly", "migrate")
     embedded.run("mayfly", "migrate", "--app")
     with provider() as server:

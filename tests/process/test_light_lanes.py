@@ -26,7 +26,7 @@ def test_a_runner_that_notifies_has_imported_what_that_needs(platform: Installat
         insert(platform.url, "app_subscriptions", {**subscription, "created_at": "2026-05-04 12:00:00"})
         platform.enqueue("notify_push", '{"person": 7, "title": "Hello"}', lane="notify")
         secrets = {"VAPID_PRIVATE_KEY": encoded(key), "VAPID_SUBJECT": "mailto:ops@shop.example"}
-        ran = Run(platform, "-m", "runner", "--lane", "notify", PUSH_PRIVATE_HOSTS="127.0.0.1", **secrets)
+        ran = Run(platform, "-m", "runner", "--lane", "notify", PRIVATE_HOSTS="127.0.0.1", **secrets)
 
     [heard] = service.heard
     assert (ran.returncode, platform.statuses()) == (0, {"done": 2})

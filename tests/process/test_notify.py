@@ -13,7 +13,7 @@ LEDGER = "SELECT effect_key, state, answer FROM app_effects ORDER BY effect_key"
 
 def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Installation) -> None:
     """Nobody knows whether it was heard, and the ledger says so; the other one, who was told, is not told again."""
-    embedded.settings = {"PUSH_PRIVATE_HOSTS": "127.0.0.1"}
+    embedded.settings = {"PRIVATE_HOSTS": "127.0.0.1"}
     migrate_all(embedded.url)
     with provider() as well, provider() as mute:
         mute.manner = "silent"

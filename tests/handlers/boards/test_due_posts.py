@@ -40,6 +40,7 @@ def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
 def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its job is dead, for somebody to see; a new time is a new job."""
     monkeypatch.setenv("CHANNEL_TEST", "t0ken")
+    monkeypatch.setenv("PRIVATE_HOSTS", "127.0.0.1")
     community.board()
     with provider() as server:
         server.status, server.body = 401, b'{"id": "1142"}'

@@ -30,6 +30,7 @@ def server() -> Iterator[Provider]:
 @pytest.fixture(autouse=True)
 def token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHANNEL_TEST", "t0ken")
+    monkeypatch.setenv("PRIVATE_HOSTS", "127.0.0.1")
     monkeypatch.setattr(channel, "ANSWER_SECONDS", 0.3)  # as long as a test should wait for silence
 
 
@@ -315,3 +316,17 @@ def test_a_post_that_was_withdrawn_on_its_way_stays_so(community: Community) -> 
         community.execute(PUBLISHED, id=post_id, now=community.now(), remote_id="1142")
 
     assert [state_of(community, each) for each in (1, 2)] == [("published", "1142"), ("withdrawn", "1142")]
+
+
+@SQLITE
+def test_a_channel_in_our_own_network_is_not_called(
+    community: Community, server: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may add a channel must not reach what only we can; what the operator names is allowed."""
+    monkeypatch.delenv("PRIVATE_HOSTS")
+    on_mastodon(community, server)
+
+    drained = publish()
+
+    assert (drained.outcomes, server.heard) == ({"dead": 1}, [])
+    assert "127.0.0.1 is no address of the public internet" in str(drained.runs[-1].reason)

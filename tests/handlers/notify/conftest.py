@@ -22,7 +22,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> str:
     private = key.private_numbers().private_value.to_bytes(32)
     monkeypatch.setenv("VAPID_PRIVATE_KEY", encoded(private))
     monkeypatch.setenv("VAPID_SUBJECT", "mailto:ops@shop.example")
-    monkeypatch.setenv("PUSH_PRIVATE_HOSTS", "ntfy.lan 127.0.0.1")
+    monkeypatch.setenv("PRIVATE_HOSTS", "ntfy.lan 127.0.0.1")
     return encoded(public_bytes(key))
 
 

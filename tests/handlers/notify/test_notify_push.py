@@ -207,7 +207,7 @@ def test_a_url_that_leads_into_our_own_network_is_not_called(
     subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Subscriptions come from browsers, and so from anybody; what the operator names is allowed."""
-    monkeypatch.delenv("PUSH_PRIVATE_HOSTS")
+    monkeypatch.delenv("PRIVATE_HOSTS")
     chat = subscribe("webhook")
 
     drained = tell()
