@@ -12,6 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
+    create_people()
+    create_boards()
+    create_posts()
+
+
+def create_people() -> None:
     create_table(
         "app_people",
         Column("id", Id, primary_key=True, autoincrement=True),
@@ -20,6 +26,9 @@ def upgrade() -> None:
         Column("created_at", UtcDateTime, nullable=False),
     )
     create_index("app_people_email", "app_people", "email", unique=True)
+
+
+def create_boards() -> None:
     create_table(
         "app_boards",
         Column("id", Id, primary_key=True, autoincrement=True),
@@ -38,6 +47,9 @@ def upgrade() -> None:
         Column("joined_at", UtcDateTime, nullable=False),
     )
     create_index("app_members_person", "app_members", "person_id")
+
+
+def create_posts() -> None:
     create_table(
         "app_channels",
         Column("id", Id, primary_key=True, autoincrement=True),

@@ -12,6 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
+    create_suppressions()
+    create_letters()
+    create_blasts()
+
+
+def create_suppressions() -> None:
     create_table(
         "app_suppressions",
         Column("address", String(190), primary_key=True),
@@ -24,6 +30,9 @@ def upgrade() -> None:
         # Whoever adds one by plain SQL is told, instead of wondering why it is written to all the same.
         CheckConstraint("address = LOWER(address)", name="app_suppressions_lower_case"),
     )
+
+
+def create_letters() -> None:
     create_table(
         "app_letters",
         Column("letter_key", String(190), primary_key=True),
@@ -40,6 +49,9 @@ def upgrade() -> None:
         Column("name", String(190), nullable=False),
     )
     create_index("app_addressees_list", "app_addressees", "list_key", "id")
+
+
+def create_blasts() -> None:
     create_table(
         "app_blasts",
         Column("job_id", Id, primary_key=True, autoincrement=False),  # one row a job: a blast may be extended
