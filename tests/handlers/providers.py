@@ -37,66 +37,75 @@ class Provider:
         return f"http://127.0.0.1:{self.port}"
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, given: Provider) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.given = given
+        given.port = self.server_port
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: "_Server"
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.given.heard.append(Heard(self.command, self.path, self.headers, body))
+        with suppress(OSError):  # who has enough hangs up
+            getattr(self, self.server.given.manner)()
+
+    do_POST = do_GET  # noqa: N815 - the name is http.server's
+
+    def answers(self) -> None:
+        self._begin(len(self.server.given.body))
+        self._send(self.server.given.body)
+
+    def slowly(self) -> None:
+        self.server.given.over.wait(0.05)
+        self.answers()
+
+    def half(self) -> None:
+        self._begin(len(self.server.given.body) + 100)
+        self._send(self.server.given.body)
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def garbage(self) -> None:
+        self.connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def silent(self) -> None:
+        self.server.given.over.wait(30)
+
+    def drips(self) -> None:
+        self._begin(100_000)
+        while not self.server.given.over.wait(0.02):
+            self._send(b" ")
+
+    def huge(self) -> None:
+        self._begin(50 * MIB)
+        for _ in range(50):
+            self._send(bytes(MIB))
+
+    def _begin(self, length: int) -> None:
+        self.send_response(self.server.given.status)
+        self.send_header("Content-Length", str(length))
+        for name, value in self.server.given.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _send(self, content: bytes) -> None:
+        self.wfile.write(content)
+        self.server.given.sent += len(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
 @contextmanager
 def provider() -> Iterator[Provider]:
     given = Provider()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            given.heard.append(Heard(self.command, self.path, self.headers, body))
-            with suppress(OSError):  # who has enough hangs up
-                getattr(self, given.manner)()
-
-        do_POST = do_GET  # noqa: N815 - the name is http.server's
-
-        def answers(self) -> None:
-            self._begin(len(given.body))
-            self._send(given.body)
-
-        def slowly(self) -> None:
-            given.over.wait(0.05)
-            self.answers()
-
-        def half(self) -> None:
-            self._begin(len(given.body) + 100)
-            self._send(given.body)
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-        def garbage(self) -> None:
-            self.connection.sendall(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
-            self.connection.shutdown(socket.SHUT_RDWR)
-
-        def silent(self) -> None:
-            given.over.wait(30)
-
-        def drips(self) -> None:
-            self._begin(100_000)
-            while not given.over.wait(0.02):
-                self._send(b" ")
-
-        def huge(self) -> None:
-            self._begin(50 * MIB)
-            for _ in range(50):
-                self._send(bytes(MIB))
-
-        def _begin(self, length: int) -> None:
-            self.send_response(given.status)
-            self.send_header("Content-Length", str(length))
-            for name, value in given.headers.items():
-                self.send_header(name, value)
-            self.end_headers()
-
-        def _send(self, content: bytes) -> None:
-            self.wfile.write(content)
-            given.sent += len(content)
-
-        def log_message(self, *_: object) -> None:
-            """Nothing on stderr."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        given.port = server.server_port
+    with _Server(given) as server:
         Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()  # how often it looks for its end
         yield given
         given.over.set()
