@@ -45,8 +45,8 @@ class Row(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Its first line, behind a colon."""
-        return f": {self.last_error.partition(chr(10))[0]}" if self.last_error else ""
+        """Its first line, behind a colon; the sentence around it has a full stop of its own."""
+        return f": {self.last_error.partition(chr(10))[0].rstrip('.')}" if self.last_error else ""
 
 
 @dataclass(frozen=True)

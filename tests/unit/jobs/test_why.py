@@ -58,6 +58,7 @@ def test_a_job_that_nothing_holds_up_is_next() -> None:
             "no such customer\ntrace",
             f"It is dead since {AN_HOUR_AGO}: no such customer.",
         ),
+        ("dead", "There is no table.\ntrace", f"It is dead since {AN_HOUR_AGO}: There is no table."),
         (
             "cancelled",
             "cancelled by ann",
