@@ -18,7 +18,6 @@ from dispatcher.endings import (
     reason_of,
 )
 from dispatcher.spawn import EndedChild
-from dispatcher.supervise import OVERDUE_SECONDS
 from dispatcher.world import World
 from mayfly import events, exits
 from mayfly.clock import monotonic
@@ -35,6 +34,7 @@ from mayfly.page import Seen, read_page
 from mayfly.schema import JOBS
 from mayfly.statedir import page_path, pages_in
 from mayfly.tally import Tally
+from mayfly.timing import timing
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Aftermath:
             if runner.place != self.world.place or not runner.has_started or not self._is_long(runner):
                 continue
             seen = read_page(page_path(self.world.directory, runner.worker_id))
-            if seen is not None and 0 < seen.hard_deadline < monotonic() - OVERDUE_SECONDS:
+            if seen is not None and 0 < seen.hard_deadline < monotonic() - timing().overdue_seconds:
                 self.world.log.say(events.worker_overdue(runner.worker_id))
                 runner.process.end()
 

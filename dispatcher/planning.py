@@ -14,15 +14,15 @@ from mayfly.clock import monotonic
 from mayfly.connection import Connection
 from mayfly.fleet.cycles import KnownLane, known_lanes, note_passed_over, open_cycle
 from mayfly.fleet.planning import finish_planning, planning
-from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, add_planned, live_by_lane, live_on_host
+from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
 from mayfly.jobs.count import COUNT_AT_LEAST, Due, count_due
 from mayfly.jobs.pauses import Pause, load_pauses
-from mayfly.jobs.renew import LEASE
+from mayfly.jobs.renew import long_lease
 from mayfly.schema import JOBS
 from mayfly.slicing import WHOLE_WINDOW
+from mayfly.timing import timing
 
 NOBODY: Mapping[str, int] = MappingProxyType({})
-WORTH_STARTING_SECONDS = 2.0  # with less than this left of the window, a new runner would only be interrupted
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def plan_more(
     aside: Mapping[str, int] = NOBODY,
 ) -> Planned | None:
     """A slot was freed, or work has come: plan again, if a lane has work and there is time for it."""
-    if runner_deadline(world) - monotonic() < WORTH_STARTING_SECONDS:
+    if runner_deadline(world) - monotonic() < timing().min_window_seconds:
         return None
     counted = world.database.read(lambda connection: count_work(connection, world))
     if not make_plan(world, counted, without, idle, aside).runners:
@@ -190,7 +190,7 @@ def _plan(
 
 def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime) -> Iterator[Assignment]:
     deadline = runner_deadline(world)
-    lease_left = world.deadline - monotonic() + LEASE_GRACE_SECONDS
+    lease_left = world.deadline - monotonic() + timing().lease_grace_seconds
     numbers = count(1)
     for planned in plan.lanes:
         resolved = world.settings.lane(planned.count.lane.name)
@@ -204,7 +204,7 @@ def _assign(world: World, plan: Plan, number: int, cycle_id: int, now: datetime)
                 cycle_id=cycle_id,
                 deadline=monotonic() + window if is_long else min(deadline, monotonic() + window),
                 window_seconds=window,
-                lease_until=now + (LEASE if is_long else timedelta(seconds=lease_left)),
+                lease_until=now + (long_lease() if is_long else timedelta(seconds=lease_left)),
                 is_long=is_long,
                 stays_until=_stays_until(world, planned.count.lane.name, deadline),
                 is_whole=is_whole,

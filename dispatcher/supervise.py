@@ -17,11 +17,9 @@ from mayfly.fleet.place import resident_bytes
 from mayfly.logs import Log
 from mayfly.signals import HANDOVER
 from mayfly.strays import end_strays
+from mayfly.timing import timing
 
 TICK_SECONDS = 0.25
-TERM_GRACE_SECONDS = 1.0  # between TERM and KILL at the dispatcher's guard
-OVERDUE_SECONDS = 1.0  # beyond a runner's own last deadline
-RELIEF_SECONDS = 3.0  # after a handover: what the next dispatcher needs to have runners that can work, and some more
 
 
 class Supervisor:
@@ -77,7 +75,7 @@ class Supervisor:
     def retire(self) -> None:
         """Nobody is started any more. Our runners go on until the next dispatcher's have begun, and then leave."""
         self._has_retired = True
-        self._relieved_at = monotonic() + RELIEF_SECONDS
+        self._relieved_at = monotonic() + timing().handover_seconds
         self._tell_all(HANDOVER, only_long=True)  # which are left at once
 
     def add(self, child: Child) -> None:
@@ -139,7 +137,7 @@ class Supervisor:
             self._leave_long(gone)
         if now >= self._deadline and self.alive:
             self._end_all(now)
-        self.nurseries.enforce(now, OVERDUE_SECONDS, self._memory_limit)
+        self.nurseries.enforce(now, timing().overdue_seconds, self._memory_limit)
         for child in self._children.values():
             if child.killed_for is None:
                 self._enforce_on(child, now)
@@ -165,7 +163,7 @@ class Supervisor:
             self._terminated_at = now
             self._log.say(events.dispatch_timeout(self._timeout_seconds, self.alive))
             number = signal.SIGTERM
-        elif now >= self._terminated_at + TERM_GRACE_SECONDS:
+        elif now >= self._terminated_at + timing().kill_seconds:
             number = signal.SIGKILL
         else:
             return
@@ -177,7 +175,7 @@ class Supervisor:
     def _enforce_on(self, child: Child, now: float) -> None:
         worker_id = child.assignment.worker_id
         hard_deadline = child.page.hard_deadline
-        if hard_deadline and now > hard_deadline + OVERDUE_SECONDS:
+        if hard_deadline and now > hard_deadline + timing().overdue_seconds:
             self._log.say(events.worker_overdue(worker_id))
             self._kill(child, KilledFor.TIME)
         if self._memory_limit is not None:

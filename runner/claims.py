@@ -13,7 +13,7 @@ from mayfly.jobs.awaited import note_awaited
 from mayfly.jobs.claim import Claimant, Claimed, Front, claim, jobs_from
 from mayfly.jobs.looks import has_due
 from mayfly.jobs.pauses import Pause
-from mayfly.jobs.renew import LEASE
+from mayfly.jobs.renew import long_lease
 from mayfly.schema import JOBS
 from runner.outbox import Outbox
 from runner.pace import next_claim
@@ -118,7 +118,7 @@ class Claims:
     def _lease_until(self) -> datetime:
         """One runner's all end together, unless it may live for hours: then each is renewed in time."""
         told = self._assignment
-        return self._database.clock.now() + LEASE if told.is_long else told.lease_until
+        return self._database.clock.now() + long_lease() if told.is_long else told.lease_until
 
     def _claim_on(
         self, connection: Connection, claimant: Claimant, size: int, now: datetime, front: Front | None

@@ -15,13 +15,14 @@ from mayfly.engine import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.place import this_place, this_process
 from mayfly.fleet.planning import finish_planning, planning
-from mayfly.fleet.runners import LEASE_GRACE_SECONDS, Assignment, Ended, add_planned, close_runner
+from mayfly.fleet.runners import Assignment, Ended, add_planned, close_runner
 from mayfly.jobs.totals import read_usual
 from mayfly.logs import Log, open_log
 from mayfly.page import Page
 from mayfly.prctl import die_with_parent
 from mayfly.settings import Settings, load_settings
 from mayfly.statedir import open_state_dir, page_path
+from mayfly.timing import timing
 from runner.inherited import Inherited
 from runner.keeper import kept
 from runner.life import live
@@ -108,7 +109,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
             cycle_id=number,
             deadline=monotonic() + settings.worker_timeout,
             window_seconds=settings.worker_timeout,
-            lease_until=now + timedelta(seconds=settings.worker_timeout + LEASE_GRACE_SECONDS),
+            lease_until=now + timedelta(seconds=settings.worker_timeout + timing().lease_grace_seconds),
             usual=usual,
         )
 

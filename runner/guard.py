@@ -10,11 +10,8 @@ from mayfly.clock import monotonic
 from mayfly.errors import Interrupted
 from mayfly.page import Page
 from mayfly.signals import HANDOVER, STOPS
+from mayfly.timing import timing
 
-HARD_SECONDS = 2.0  # between the exception and the end from C: time for a handler's `finally`
-TERM_PATIENCE_SECONDS = 30.0
-REPEAT_SECONDS = 0.5  # a handler that swallows the exception gets another
-SETTLE_SECONDS = 1.0  # for the main thread to write that a job beside it could not be ended
 STEP_SECONDS = 0.5  # the last resort moves back in steps: each costs a thread of C
 
 
@@ -87,19 +84,19 @@ class Guard:
 
     def watch_beside(self, first_limit: float) -> None:
         """Jobs run beside the main thread, which ends them itself; the last resort is for when that is stuck."""
-        needed = min(first_limit, self.ends_at) + HARD_SECONDS + SETTLE_SECONDS
+        needed = min(first_limit, self.ends_at) + timing().hard_exit_seconds + timing().settle_seconds
         if not 0 <= needed - self._ends_by < STEP_SECONDS:
             self._end_by(needed)
 
     def relax_beside(self) -> None:
         """Nothing runs beside the main thread any more; what was waited for past the end is still to be settled."""
-        self._arm(SETTLE_SECONDS if monotonic() >= self.ends_at else 0)
+        self._arm(timing().settle_seconds if monotonic() >= self.ends_at else 0)
 
     def _arm(self, settle_seconds: float = 0) -> None:
         """One timer and one last resort, both for whatever is due first."""
         due = self.ends_at if self._timeout_at is None else min(self.ends_at, self._timeout_at)
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), REPEAT_SECONDS)
-        self._end_by(due + HARD_SECONDS + settle_seconds)
+        signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), timing().interrupt_repeat_seconds)
+        self._end_by(due + timing().hard_exit_seconds + settle_seconds)
 
     def _end_by(self, at: float) -> None:
         """By a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals."""
@@ -123,7 +120,7 @@ class Guard:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
         if number != HANDOVER and self._stop_at is None:
-            self._stop_at = monotonic() + TERM_PATIENCE_SECONDS
+            self._stop_at = monotonic() + timing().stop_seconds
             self._arm()
 
 

@@ -18,17 +18,15 @@ from mayfly.errors import MayflyError
 from mayfly.fleet.place import Process, resident_bytes, start_time
 from mayfly.fleet.runners import Assignment
 from mayfly.forking import fork_into, kill_group, own_group
-from mayfly.jobs.renew import LEASE, renew
+from mayfly.jobs.renew import renew
 from mayfly.logs import Log
 from mayfly.output import Output
 from mayfly.page import Page
 from mayfly.prctl import adopt_orphans, die_with_parent
 from mayfly.schema import JOBS
 from mayfly.signals import STOPS
-from runner.guard import HARD_SECONDS
+from mayfly.timing import timing
 
-RENEWALS_A_LEASE = 4  # three may fail in a row: a database that restarts costs no runner its jobs
-RENEWAL_SECONDS = LEASE.total_seconds() / RENEWALS_A_LEASE
 LOOK_SECONDS = 0.25  # between two looks at its memory
 
 
@@ -96,7 +94,7 @@ class Keeper:
     def _watch(self, pidfd: int) -> bool:
         """For a moment: whether it has ended."""
         if monotonic() >= self.renew_at:
-            self.renew_at = monotonic() + RENEWAL_SECONDS
+            self.renew_at = monotonic() + timing().long_lease_seconds / timing().lease_renewals
             self._renew()
             self.output.refill()  # of hours there is more to tell than of a minute
         self._bound_memory()
@@ -110,7 +108,7 @@ class Keeper:
 
     def _renew(self) -> None:
         """No longer than the runner may live: one that cannot be ended even from C must lose its lease."""
-        if monotonic() >= self.assignment.deadline + HARD_SECONDS:
+        if monotonic() >= self.assignment.deadline + timing().hard_exit_seconds:
             return
         lane, worker_id = self.assignment.lane, self.assignment.worker_id
         try:

@@ -9,7 +9,8 @@ from mayfly.job import Job
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import Steer
 from mayfly.registry import Handler
-from runner.guard import HARD_SECONDS, REPEAT_SECONDS, Cause
+from mayfly.timing import timing
+from runner.guard import Cause
 from runner.invoke import RETURNED, Invoker, Ran, returned
 from runner.lifelines import JobTransaction, ThreadLifeline
 
@@ -35,15 +36,15 @@ class Run:
         """When the main thread has to do something about it, if it has not ended by then."""
         if self.cause is None:
             return min(self.limit, ends_at)
-        return min(self._repeat_at, self._interrupted_at + HARD_SECONDS)
+        return min(self._repeat_at, self._interrupted_at + timing().hard_exit_seconds)
 
     def cannot_be_ended(self, now: float) -> bool:
-        return now >= self._interrupted_at + HARD_SECONDS
+        return now >= self._interrupted_at + timing().hard_exit_seconds
 
     def note_interruption(self, now: float, cause: Cause) -> None:
         if self.cause is None:
             self.cause, self._interrupted_at = cause, now
-        self._repeat_at = now + REPEAT_SECONDS
+        self._repeat_at = now + timing().interrupt_repeat_seconds
 
     def note_return(self, result: object) -> None:
         """Called where the handler ran, and at once: what it has returned may be changed by others later."""

@@ -1,10 +1,10 @@
 """A runner of a lane that lingers does not leave an empty lane at once: what comes next starts without a fork."""
 
 from mayfly.clock import monotonic, pause
+from mayfly.timing import timing
 from runner.claims import Claims
 from runner.guard import Guard
 
-STAY_SECONDS = 5.0  # a process and a connection are kept for a lane that flows, not for one job in a while
 IDLE_SECONDS = 1.0  # between two looks, at most
 STEP_SECONDS = 0.05  # a stop is noticed after this
 
@@ -18,7 +18,7 @@ class Stay:
 
     def brings_more(self) -> bool:
         """Wait in the empty lane; whether something is due there by now."""
-        leaves_at = min(self._until, monotonic() + STAY_SECONDS)
+        leaves_at = min(self._until, monotonic() + timing().idle_runner_seconds)
         wait = self._interval
         while self._rest(min(wait, leaves_at - monotonic())):
             if self._claims.has_due():

@@ -5,28 +5,21 @@ A database that cannot be had skips its tests on a laptop, with a note at the en
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 import pytest
 
-import handlers.ai
-import handlers.boards
-import handlers.care
-import handlers.mail
-import handlers.notify
-import handlers.outreach
-import handlers.prospects
-import handlers.samples
-import handlers.search  # noqa: F401 - declared before any test hides what is declared: a module is imported once
+from tests import failure_report
 from tests.databases import Databases
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
 from tests.shelf import Shelf
 
 Report = dict[str, dict[str, str]]
 
+SERVERS = {"mariadb", "mysql", "postgres"}
 DATABASES = pytest.StashKey[Databases]()
 REPORT = pytest.StashKey[Report]()  # of the processes that share the tests
 
@@ -37,9 +30,9 @@ def databases(pytestconfig: pytest.Config) -> Databases:
     return pytestconfig.stash[DATABASES]
 
 
-@pytest.fixture(params=engine_names(os.environ))
+@pytest.fixture
 def engine_name(request: pytest.FixtureRequest) -> str:
-    """Each engine in turn; `parametrize("engine_name", [...], indirect=True)` narrows it."""
+    """Given by `pytest_generate_tests`; `parametrize("engine_name", [...], indirect=True)` chooses others."""
     return str(request.param)
 
 
@@ -108,6 +101,15 @@ def or_skip() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure shows the log and the tables, while they are still there."""
+    report = yield
+    if report.when == "call" and report.failed and isinstance(item, pytest.Function):
+        report.sections.extend(failure_report.sections(item.funcargs))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
     with or_skip():
         yield
@@ -117,6 +119,48 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     with or_skip():
         yield
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--databases",
+        choices=["sqlite", "usual", "all"],
+        default="usual",
+        help="usual: tests/database and tests marked every_database on every database, the others on SQLite",
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Which databases a test runs on. A law about dialects needs all of them, a law about processes seldom does."""
+    if "engine_name" not in metafunc.fixturenames or _chooses_engines(metafunc.definition):
+        return
+    everywhere = metafunc.config.getoption("databases") != "sqlite" and (
+        metafunc.config.getoption("databases") == "all"
+        or "tests/database/" in metafunc.definition.path.as_posix()
+        or metafunc.definition.get_closest_marker("every_database") is not None
+    )
+    names = engine_names(os.environ) if everywhere else ["sqlite"]
+    metafunc.parametrize("engine_name", names, indirect=True)
+
+
+def _chooses_engines(test: pytest.Item) -> bool:
+    return any("engine_name" in mark.args[0] for mark in test.iter_markers("parametrize"))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --databases=sqlite no server is started, whatever the tests' own parameters are."""
+    if config.getoption("databases") == "sqlite":
+        dropped = [item for item in items if _needs_server(item)]
+        items[:] = [item for item in items if item not in set(dropped)]
+        config.hook.pytest_deselected(items=dropped)
+
+
+def _needs_server(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    values = item.callspec.params.values()
+    names = (name for value in values for name in (value if isinstance(value, tuple) else (value,)))
+    return any(isinstance(name, str) and name in SERVERS for name in names)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,6 @@ from mayfly.fleet.statements import LIVE
 
 OUTSIDE = "http-"  # begins the worker_id of those who pull jobs from elsewhere: none of them has a row here
 LOST = "lost"  # the ending of a runner whose end nobody saw
-LEASE_GRACE_SECONDS = 5.0  # after the dispatcher's guard has killed what was left
 
 
 @dataclass(frozen=True)

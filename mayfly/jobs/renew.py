@@ -6,8 +6,7 @@ from mayfly.connection import Connection
 from mayfly.fleet.place import Process
 from mayfly.jobs.rescue import held_jobs
 from mayfly.schema import JobTable
-
-LEASE = timedelta(seconds=60)  # of a runner in a long lane: so long its host may be silent
+from mayfly.timing import timing
 
 RENEW_RUNNER = (
     "UPDATE mayfly_runners SET lease_until = :lease_until, heartbeat_at = :now, pid = :pid,"
@@ -15,9 +14,14 @@ RENEW_RUNNER = (
 )
 
 
+def long_lease() -> timedelta:
+    """Of a runner in a long lane: its host may be silent for this long."""
+    return timedelta(seconds=timing().long_lease_seconds)
+
+
 def renew(connection: Connection, jobs: JobTable, lane: str, worker_id: str, runner: Process, now: datetime) -> None:
     """Fenced like every write of a runner: what somebody has rescued meanwhile stays as it is."""
-    lease = {"worker_id": worker_id, "lease_until": now + LEASE}
+    lease = {"worker_id": worker_id, "lease_until": now + long_lease()}
     itself = {"pid": runner.pid, "pid_started": runner.started}  # its planner may be gone before its first claim
     connection.execute(RENEW_RUNNER, {**lease, **itself, "now": now})
     held = held_jobs(connection, jobs, lane, worker_id)

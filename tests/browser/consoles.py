@@ -1,7 +1,6 @@
 """A real `python -m console` for people: with an account of each role, and Mayfly's own settings otherwise."""
 
 import http.client
-import subprocess
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import Any
 from argon2 import PasswordHasher
 from playwright.sync_api import Browser
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
 PASSWORD = "correct horse battery"
@@ -43,7 +42,7 @@ class Console:
         self._sessions: dict[str, Any] = {}
         self.process = self.start()
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> StartedProcess:
         settings = {"CONSOLE_PORT": str(self.port), **accounts(), **self.settings}
         process = self.installation.start("console", **settings)
         wait_until(lambda: self.is_up or process.poll() is not None, "the console answers")

@@ -10,33 +10,47 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
+from weakref import WeakSet
 
 import psutil
 from sqlalchemy import Select, make_url, text
 
 from mayfly.engine import Database
 from mayfly.opening import create_embedded
+from mayfly.timing import Timing
 from tests.factories import insert_rows
 from tests.looking import engine_of
+from tests.process import warm
+from tests.process.warm import ForkedProcess, warm_process
 
 CHECKOUT = Path(__file__).parent.parent.parent
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
+RUN_SECONDS = 90.0
+PRODUCT_TIMING = Timing()
+
+StartedProcess = subprocess.Popen[str] | ForkedProcess
 
 
-@dataclass
+@dataclass(eq=False)
 class Installation:
     """Settings that are not given are Mayfly's own; the machine's load must not cut a plan here."""
+
+    open_ones: ClassVar[WeakSet["Installation"]] = WeakSet()  # for the report of a failure
 
     home: Path
     url: str
     settings: Mapping[str, str] = field(default_factory=dict)
+    timing: Timing = PRODUCT_TIMING  # for forked processes; a new interpreter has the product's own
+    new_interpreters: bool = False  # for tests of the start itself; the others fork a warm process
 
     def __post_init__(self) -> None:
+        self.open_ones.add(self)
         self.database = Database(self.url)
         self._looking = engine_of(self.database)
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[StartedProcess] = []
+        self._sessions: set[int] = set()  # of the processes that were forked
 
     @property
     def log(self) -> str:
@@ -57,7 +71,7 @@ class Installation:
             "MAYFLY_HOME": str(self.home),
             "DATABASE_URL": self.url,
             "STATE_DIR": str(self.home / "state"),
-            "HANDLERS": "handlers,tests.process.mischief,tests.process.manners",
+            "HANDLERS": "handlers.samples,tests.process.mischief,tests.process.manners",
             "PYTHONPATH": str(CHECKOUT),
             "MAX_LOAD": "0",
             **self.settings,
@@ -66,29 +80,37 @@ class Installation:
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         """`python -m …` to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", *arguments],
-            env=self.environment(**settings),
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=90,  # a cycle ends within the minute, or something is wrong
-            check=False,
-        )
+        process = self.start(*arguments, **settings)
+        with process:
+            try:
+                # A cycle ends within the minute, or something is wrong.
+                out, err = process.communicate(timeout=RUN_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        self._started.remove(process)
+        assert process.returncode is not None
+        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
     def dispatch(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         return self.run("dispatcher", *arguments, **settings)
 
-    def start(self, *arguments: str, **settings: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **settings: str) -> StartedProcess:
         """`python -m …` in the background; the caller waits for it."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            env=self.environment(**settings),
-            cwd="/",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        environment = self.environment(**settings)
+        process: StartedProcess
+        if self.new_interpreters or arguments[0] not in warm.IMPORTS:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                env=environment,
+                cwd="/",
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        else:
+            process = warm_process().start(arguments, environment, self.timing)
+            self._sessions.add(process.pid)
         self._started.append(process)
         return process
 
@@ -136,19 +158,21 @@ class Installation:
         return [row.pid for row in live]
 
     def processes(self) -> list[psutil.Process]:
-        """Everything alive that was started for this installation, known by its environment."""
-        mine = f"MAYFLY_HOME={self.home}"
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if mine in Path(f"/proc/{process.pid}/environ").read_text(errors="replace").split("\0"):
-                    found.append(process)
-            except (OSError, psutil.Error):
-                continue
-        return found
+        """Everything alive that was started for this installation, known by its environment or its session."""
+        return [process for process in psutil.process_iter() if self._is_ours(process.pid)]
+
+    def _is_ours(self, pid: int) -> bool:
+        try:
+            if os.getsid(pid) in self._sessions:
+                return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+            environ = Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+        except (OSError, psutil.Error):
+            return False
+        return f"MAYFLY_HOME={self.home}" in environ
 
     def end(self) -> None:
         """Nothing survives its test, whatever the test was about."""
+        self.open_ones.discard(self)
         self.database.close()
         for process in self.processes():
             try:

@@ -6,7 +6,6 @@ The moments are drawn from a seed that is printed with a failure: CHAOS_SEED=…
 import os
 import random
 import secrets
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from mayfly import jsontext
 from mayfly.fleet.place import start_time
 from tests import tables
 from tests.looking import run
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 
 KILLS = {"runner": 10, "dispatcher": 10, "both": 10}
 BACKLOG = 30  # so that a cycle still has something to do when it is killed
@@ -45,10 +44,10 @@ class Host:
     name: str
     doomed: set[str] = field(default_factory=set)  # runners that were killed, or whose dispatcher was
     said: list[str] = field(default_factory=list)  # by cycles, on stderr
-    cycle: subprocess.Popen[str] | None = None
+    cycle: StartedProcess | None = None
     begun_before: int = 0
 
-    def tend(self) -> subprocess.Popen[str]:
+    def tend(self) -> StartedProcess:
         if self.cycle is not None and self.cycle.poll() is not None:
             self.bury()
         if self.cycle is None:

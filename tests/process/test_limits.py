@@ -4,13 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
 from tests.process.test_long_lanes import WINDOW
 from tests.process.test_planning import start_hosts
 
@@ -43,7 +42,7 @@ def cycle(installation: Installation) -> None:
     finish(start_hosts(installation, **EIGHT))
 
 
-def finish(hosts: list[subprocess.Popen[str]]) -> None:
+def finish(hosts: list[StartedProcess]) -> None:
     for host in hosts:
         assert (*host.communicate(), host.returncode) == ("", "", 0)
 

@@ -2,21 +2,19 @@
 
 import os
 import signal
-import subprocess
 from collections import Counter
 from datetime import timedelta
 
 from sqlalchemy import select
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import cycles, jobs, runners
 
 SOON = timedelta(seconds=5)  # a minute would be cron's; the machine may be busy
 LINGERING = {"LINGER": "40", "POLL_INTERVAL": "0.1"}
-Process = subprocess.Popen[str]
 
 
-def start_lingering(installation: Installation, **settings: str) -> Process:
+def start_lingering(installation: Installation, **settings: str) -> StartedProcess:
     """A dispatcher that has made its first plan."""
     before = installation.log.count("Lingering until")
     dispatcher = installation.start("dispatcher", **{**LINGERING, **settings})
@@ -24,7 +22,7 @@ def start_lingering(installation: Installation, **settings: str) -> Process:
     return dispatcher
 
 
-def stop(dispatcher: Process) -> None:
+def stop(dispatcher: StartedProcess) -> None:
     dispatcher.send_signal(signal.SIGTERM)
     assert (dispatcher.communicate(timeout=30), dispatcher.returncode) == (("", ""), 0)
 

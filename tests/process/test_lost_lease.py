@@ -12,7 +12,7 @@ import psutil
 import pytest
 from sqlalchemy import Row, select
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import jobs, locks, runners
 
 GUARD_SECONDS = 4
@@ -34,7 +34,7 @@ def everything(installation: Installation) -> Sequence[Row[Any]]:
     return installation.rows("SELECT * FROM mayfly_jobs ORDER BY id")
 
 
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def family(process: StartedProcess) -> list[psutil.Process]:
     """A dispatcher and its runners; it is stopped first, or it might fork one more meanwhile."""
     dispatcher = psutil.Process(process.pid)
     dispatcher.suspend()
@@ -42,7 +42,7 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @contextmanager
-def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+def stopped(process: StartedProcess) -> Iterator[None]:
     """Within the block nothing of it runs, and it knows nothing of that."""
     members = family(process)
     for each in members:

@@ -1,12 +1,11 @@
 """Several hosts on one database: together they start what one would have, and no job runs twice."""
 
-import subprocess
 from collections import Counter
 from itertools import repeat
 
 from sqlalchemy import func, select
 
-from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
 from tests.tables import cycles, jobs, runners
 
 ROUNDS = 2
@@ -46,7 +45,7 @@ def test_hosts_share_a_lane_that_has_room_for_both(embedded: Installation) -> No
         assert most_at_once((each.planned_at, each.finished_at) for each in lives if each.host == name) == 2
 
 
-def start_hosts(installation: Installation, **settings: str) -> list[subprocess.Popen[str]]:
+def start_hosts(installation: Installation, **settings: str) -> list[StartedProcess]:
     """Two machines, as far as Mayfly can tell, each with a directory of its own for its lock and pages."""
     return [
         installation.start("dispatcher", HOST_NAME=name, STATE_DIR=str(installation.home / name), **settings)

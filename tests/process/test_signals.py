@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
 
 from sqlalchemy import select
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import cycles, jobs, runners
 
 
@@ -105,7 +104,7 @@ def stopped_batch(installation: Installation) -> list[int]:
     return installation.enqueue("latch") + installation.enqueue("noop", count=2)
 
 
-def start_and_wait(installation: Installation, **settings: str) -> subprocess.Popen[str]:
+def start_and_wait(installation: Installation, **settings: str) -> StartedProcess:
     """A dispatcher whose runner is in the middle of its first job."""
     dispatcher = installation.start("dispatcher", **settings)
     installation.wait_for_latch()

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from mayfly.access import tokens
 from mayfly.access.scopes import SCOPES
 from mayfly.actor import Actor
 from mayfly.jobs.audit import Deed
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
 SECONDS = 40.0
@@ -45,7 +44,7 @@ class Api:
     def renew_token(self) -> None:
         self.token = self.make_token("everything", *SCOPES)
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> StartedProcess:
         process = self.installation.start("console", *self.options, CONSOLE_PORT=str(self.port), **self.settings)
         wait_until(lambda: self.is_up or process.poll() is not None, "the console answers")
         assert process.poll() is None, process.communicate()

@@ -10,10 +10,11 @@ import pytest
 
 from mayfly.clock import monotonic
 from mayfly.page import Page
-from runner.guard import HARD_SECONDS, SETTLE_SECONDS, STEP_SECONDS, Cause, Guard
+from mayfly.timing import timing
+from runner.guard import STEP_SECONDS, Cause, Guard
 
 FAR = 10_000.0  # nothing may go off while the tests run
-LEEWAY = HARD_SECONDS + SETTLE_SECONDS
+LEEWAY = timing().hard_exit_seconds + timing().settle_seconds
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: Page, ends_at: float
     guard.watch_beside(ends_at - 5000)
     guard.relax_beside()
 
-    assert page.hard_deadline == ends_at + HARD_SECONDS
+    assert page.hard_deadline == ends_at + timing().hard_exit_seconds
 
 
 def test_a_jobs_own_limit_is_the_first_cause(guard: Guard, ends_at: float) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.guard import HARD_SECONDS, REPEAT_SECONDS, Cause
+from mayfly.timing import timing
+from runner.guard import Cause
 from runner.run import Run
 from tests.factories import make_job
 
@@ -35,7 +36,7 @@ def test_an_interruption_is_repeated_until_it_is_left_behind() -> None:
         run.note_interruption(run.due(GUARD), Cause.TIMEOUT)
 
     assert dues == [120.0, 120.5, 121.0, 121.5]
-    assert (run.due(GUARD), REPEAT_SECONDS, HARD_SECONDS) == (122.0, 0.5, 2.0)
+    assert run.due(GUARD) == 122.0 == 120.0 + timing().hard_exit_seconds
 
 
 def test_the_first_cause_is_the_cause() -> None:

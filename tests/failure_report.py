@@ -1,0 +1,51 @@
+"""What a failed test shows besides its assertion: the dispatcher's log and the rows of its database."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlalchemy import Engine, MetaData, create_engine, func, select
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from tests.process.installation import Installation
+
+MAX_LOG_LINES = 200
+MAX_ROWS = 40
+MAX_VALUE_LENGTH = 120
+# In this order, because the first tables explain most failures; the others follow by name.
+FIRST_TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles")
+
+
+def sections(fixtures: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Titles and texts, from the fixtures that the failed test used."""
+    urls = {value for name, value in fixtures.items() if name in ("migrated_url", "database_url", "platform_url")}
+    for installation in Installation.open_ones:
+        yield f"dispatcher.log of {installation.home}", _tail(installation.log)
+        urls.add(installation.url)
+    for url in sorted(urls):
+        yield "tables", _tables(create_engine(url, poolclass=NullPool))
+
+
+def _tail(log: str) -> str:
+    return "\n".join(log.splitlines()[-MAX_LOG_LINES:]) or "(empty)"
+
+
+def _tables(engine: Engine) -> str:
+    try:
+        return "\n".join(_dump(engine)) or "(no rows)"
+    except SQLAlchemyError as error:  # the test may be about a database that is down
+        return f"cannot be read: {type(error).__name__}"
+
+
+def _dump(engine: Engine) -> Iterator[str]:
+    metadata = MetaData()
+    metadata.reflect(engine)
+    order = {name: position for position, name in enumerate(FIRST_TABLES)}
+    with engine.connect() as connection:
+        for table in sorted(metadata.tables.values(), key=lambda table: (order.get(table.name, 99), table.name)):
+            count = connection.execute(select(func.count()).select_from(table)).scalar_one()
+            if count and table.name != "alembic_version":
+                yield f"{table.name}: {count} rows"
+                for row in connection.execute(table.select().limit(MAX_ROWS)).mappings():
+                    shown = {name: value for name, value in row.items() if value is not None}
+                    yield "  " + ", ".join(f"{name}={str(value)[:MAX_VALUE_LENGTH]}" for name, value in shown.items())
