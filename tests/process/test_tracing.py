@@ -110,7 +110,7 @@ def test_cycles_claims_and_jobs_have_spans(installation: Installation, collector
     assert {each.trace_id for each in (cycle, job, *claims)} == {cycle.trace_id}
     assert {each.parent_span_id for each in (job, *claims)} == {cycle.span_id}
     assert cycle.start_time_unix_nano < claims[0].start_time_unix_nano < job.start_time_unix_nano
-    assert job.end_time_unix_nano < cycle.end_time_unix_nano + 2_000_000_000
+    assert job.end_time_unix_nano < cycle.end_time_unix_nano
     taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.jobs"]
     assert sum(taken) == 1
 
@@ -150,6 +150,7 @@ def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
 
 def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installation) -> None:
     """Neither by who enqueues nor by who runs it."""
+    embedded.new_interpreters = True
     embedded.dispatch()
     enqueued = embedded.run("mayfly", "enqueue", "traced", HANDLERS="tests.process.traced")
     embedded.dispatch(HANDLERS="tests.process.traced")
@@ -161,6 +162,7 @@ def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installa
 
 def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installation) -> None:
     """The jobs run without traces."""
+    embedded.new_interpreters = True
     embedded.enqueue("noop")
     hidden = embedded.home / "hidden" / "opentelemetry"
     hidden.mkdir(parents=True)
