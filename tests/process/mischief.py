@@ -47,6 +47,18 @@ def oversleep(_job: Job) -> None:
     time.sleep(3600)
 
 
+@handler("reluctant")
+def reluctant(job: Job) -> None:
+    """Obeys an interruption only after it has run for so many seconds."""
+    started = time.monotonic()
+    while True:
+        try:
+            time.sleep(3600)
+        except BaseException:
+            if time.monotonic() - started >= job.payload["seconds"]:
+                raise
+
+
 @handler("limited", timeout=1)
 def limited(_job: Job) -> None:
     time.sleep(3600)

@@ -20,6 +20,11 @@ def settle(*files: Path) -> None:
     wait_until(lambda: are_settled(list(files), host_now()), "the files are old enough")
 
 
+def await_early_in_the_minute() -> None:
+    """For what must happen before another time is due."""
+    wait_until(lambda: host_now().second < 40, "there is time enough left of the minute")
+
+
 def make_due(installation: Installation, minutes: int = 2) -> None:
     """Let time pass for all schedules that were seen: they were last dealt with so many minutes ago."""
     since = installation.now() - timedelta(minutes=minutes)

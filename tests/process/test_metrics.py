@@ -80,7 +80,7 @@ def test_they_never_shrink(installation: Installation) -> None:
     installation.wait_for_latch()
     seen = [metrics(installation)]
     installation.release_latch()
-    working.wait(30)
+    working.wait(60)
     seen.append(metrics(installation))
     installation.dispatch(KEEP_CYCLES_DAYS="0.000001")
     seen.append(metrics(installation))

@@ -1,13 +1,22 @@
 """Handlers that misbehave: the cycle ends in time, the right job pays, and nobody else does."""
 
+import re
 import time
 from collections.abc import Sequence
 from subprocess import CompletedProcess
 from typing import Any
 
-from tests.process.installation import Installation
+import pytest
+from sqlalchemy import select
+
+from mayfly.timing import Timing
+from tests.process.installation import DEADLINE_SECONDS, Installation
+from tests.tables import runners
 
 SOON = {"BACKOFF_BASE": "0.05"}
+# A runner of a busy machine has begun its jobs when this window ends. The dispatcher's guard is far behind it.
+WINDOW = {"WORKER_TIMEOUT": "5", "DISPATCH_TIMEOUT": "30"}
+ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan
 A_MOMENT = '{"seconds": 0.6}'  # who comes after it has not the whole window, however slow the machine is
 # Came late three times: an interruption costs an attempt, whatever window it had.
 FOURTH: dict[str, Any] = {"interruptions": 3}
@@ -25,8 +34,15 @@ def assert_unharmed(installation: Installation, ids: Sequence[int]) -> None:
 
 
 def assert_in_time(started: float) -> None:
-    """A few seconds after the dispatcher's guard, none of which is longer than 7 s here, on a slow machine too."""
-    assert time.monotonic() - started < 12
+    """Before cron starts the next one, though the handlers here would run for an hour."""
+    assert time.monotonic() - started < 60
+
+
+def seconds_until_timeout(job: Any) -> float:
+    """From the reason of a job that has timed out."""
+    found = re.match(r"timed out after ([\d.]+) s", job.last_error)
+    assert found, job.last_error
+    return float(found[1])
 
 
 def assert_no_process_left(installation: Installation) -> None:
@@ -44,9 +60,10 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     before += installation.enqueue("ledger", A_MOMENT, lane="fourth")
     fourth = installation.enqueue("oversleep", lane="fourth", **FOURTH)[0]
     others = mates(installation, "other")
+    installation.timing = ONE_PLAN
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
+    cycle = installation.dispatch(**WINDOW)
 
     assert (cycle.returncode, cycle.stdout) == (2, "")
     assert "ended with code 2" in cycle.stderr
@@ -65,15 +82,16 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
 
 def test_a_handler_that_had_the_whole_window_has_failed(embedded: Installation) -> None:
     """An attempt is spent, at the first time."""
-    whole = embedded.enqueue("tidy")[0]
+    whole = embedded.enqueue("reluctant", '{"seconds": 4}')[0]
+    embedded.timing = ONE_PLAN._replace(hard_exit_seconds=20)
 
-    cycle = embedded.dispatch(HANDLERS="tests.process.long", WORKER_TIMEOUT="7", DISPATCH_TIMEOUT="10")
+    cycle = embedded.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="30")
 
     assert cycle.returncode == 2
     job = embedded.job(whole)
     assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
-    assert job.last_error.startswith("timed out after ")
-    assert f"Time is up: interrupted job {whole} (tidy)" in embedded.log
+    assert seconds_until_timeout(job) >= 4
+    assert f"Time is up: interrupted job {whole} (reluctant)" in embedded.log
 
 
 def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installation) -> None:
@@ -86,7 +104,7 @@ def test_a_handler_with_a_limit_of_its_own_fails_alone(installation: Installatio
     assert (cycle.returncode, cycle.stderr) == (0, "")
     job = installation.job(limited)
     assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 0)
-    assert job.last_error.startswith("timed out after 1.")
+    assert seconds_until_timeout(job) >= 1
     assert_unharmed(installation, behind)
     assert installation.rows("SELECT COUNT(*) FROM mayfly_runners") == [(1,)]
 
@@ -97,9 +115,10 @@ def test_a_handler_that_cannot_be_interrupted_is_ended(embedded: Installation) -
     blocked = embedded.enqueue("blocked", lane="blocked", **FOURTH)[0]
     blockeds_mates = mates(embedded, "blocked")
     others = mates(embedded, "other")
+    embedded.timing = ONE_PLAN._replace(hard_exit_seconds=0.5, overdue_seconds=20)
     started = time.monotonic()
 
-    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="7")
+    cycle = embedded.dispatch(**WINDOW)
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -122,9 +141,10 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     """Even a runner that was stopped, and so cannot end itself, is gone when the dispatcher is."""
     stopped = installation.enqueue("stopped", lane="stopped", **FOURTH)[0]
     others = mates(installation, "other")
+    installation.timing = ONE_PLAN._replace(overdue_seconds=60, kill_seconds=0.1)
     started = time.monotonic()
 
-    cycle = installation.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="4")
+    cycle = installation.dispatch(WORKER_TIMEOUT="5", DISPATCH_TIMEOUT="6")
 
     assert cycle.returncode == 2
     assert_in_time(started)
@@ -132,7 +152,7 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
     assert_unharmed(installation, others)
-    assert "Exceeded 4s timeout: ending 1 workers" in installation.log
+    assert "Exceeded 6s timeout: ending 1 workers" in installation.log
     assert_no_process_left(installation)
 
 
@@ -144,8 +164,9 @@ def test_no_child_of_a_handler_is_left(embedded: Installation) -> None:
     parent = embedded.enqueue("parent", lane="parent")[0]
     stubborn = embedded.enqueue("stubborn_parent", lane="stubborn", **FOURTH)[0]
     daemonised = embedded.enqueue("daemonise", lane="daemon") + mates(embedded, "daemon")
+    embedded.timing = ONE_PLAN._replace(hard_exit_seconds=0.5)
 
-    cycle = embedded.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="7")
+    cycle = embedded.dispatch(**WINDOW)
 
     assert cycle.returncode == 2
     assert_no_process_left(embedded)
@@ -175,6 +196,7 @@ CRASHES = {
 }
 
 
+@pytest.mark.every_database
 def test_a_handler_that_ends_its_process_is_dead_after_three_times(installation: Installation) -> None:
     """Each time in a runner of its own, without an attempt spent; its mates lose nothing, nor do other lanes."""
     crashing = {
@@ -215,22 +237,23 @@ def test_a_handler_that_takes_all_memory_is_ended(embedded: Installation) -> Non
     glutton = embedded.enqueue("glutton", lane="glutton")[0]
     behind, others = mates(embedded, "glutton"), mates(embedded, "other")
 
-    cycles = cycles_until_settled(embedded, WORKER_MEMORY="150M", **SOON)
+    cycles = cycles_until_settled(embedded, WORKER_MEMORY="300M", **SOON)
 
     assert cycles[0].returncode == 1
     job = embedded.job(glutton)
     assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
     assert "at last: its memory grew above WORKER_MEMORY and the runner was killed, peak memory " in job.last_error
     assert_unharmed(embedded, behind + others)
-    assert "above WORKER_MEMORY 150 MB: killing it" in embedded.log
+    assert "above WORKER_MEMORY 300 MB: killing it" in embedded.log
 
 
 def cycles_until_settled(installation: Installation, **settings: str) -> list[CompletedProcess[str]]:
     """One minute after the other, as cron would, until nothing is left to do."""
     cycles: list[CompletedProcess[str]] = []
+    deadline = time.monotonic() + DEADLINE_SECONDS
     while not cycles or not installation.statuses().keys() <= {"done", "dead"}:
+        assert time.monotonic() < deadline, installation.statuses()
         cycles.append(installation.dispatch(**settings))
-        assert len(cycles) < 10, installation.log
     return cycles
 
 
@@ -290,22 +313,21 @@ def test_a_payloads_model_is_foreign_code_too(embedded: Installation) -> None:
     cycle = embedded.dispatch(MAX_WORKERS="1")
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    for job_id, reason in ((hanging, "timed out after 1."), (breaking, "RuntimeError: the model itself is broken")):
+    assert seconds_until_timeout(embedded.job(hanging)) >= 1
+    assert embedded.job(breaking).last_error.startswith("RuntimeError: the model itself is broken")
+    for job_id in (hanging, breaking):
         job = embedded.job(job_id)
         assert (job.status, job.attempts) == ("pending", 1)
-        assert job.last_error.startswith(reason)
     assert_unharmed(embedded, behind)
 
 
 def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
     """Ten megabytes are kept to a few pages, the rest is counted; nobody waits for a full pipe."""
     chatter = embedded.enqueue("chatter") + mates(embedded, "default")
-    started = time.monotonic()
 
     cycle = embedded.dispatch()
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert_in_time(started)
     assert_unharmed(embedded, chatter)
     assert "bytes more, which were dropped" in embedded.log
     assert 64 << 10 < len(embedded.log) < 128 << 10
@@ -314,15 +336,18 @@ def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
 def test_a_handler_that_prints_for_ever_is_ended_in_time(embedded: Installation) -> None:
     """A pipe that is never empty does not keep the dispatcher from its other work."""
     torrent = embedded.enqueue("torrent", lane="torrent")[0]
-    others = embedded.enqueue("limited", lane="other")
+    [other] = embedded.enqueue("limited", lane="other")
+    embedded.timing = ONE_PLAN
     started = time.monotonic()
 
-    cycle = embedded.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="5")
+    cycle = embedded.dispatch(**WINDOW)
 
     assert cycle.returncode == 2
     assert_in_time(started)
     assert embedded.job(torrent).status == "pending"
-    assert embedded.job(others[0]).last_error.startswith("timed out after 1.")
+    assert seconds_until_timeout(embedded.job(other)) >= 1
+    endings = {row.lane: row.ending for row in embedded.rows(select(runners))}
+    assert endings == {"torrent": "timeout", "other": "ok"}
     assert len(embedded.log) < 256 << 10
     assert_no_process_left(embedded)
 
@@ -352,7 +377,7 @@ def test_a_module_that_ends_the_process_kills_no_job(installation: Installation)
     (installation.home / "deadly_import.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     waiting = mates(installation, "default")
 
-    cycle = installation.dispatch(HANDLERS="handlers,deadly_import", WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="6")
+    cycle = installation.dispatch(HANDLERS="handlers,deadly_import")
 
     assert cycle.returncode == 1
     for job_id in waiting:

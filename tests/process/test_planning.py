@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import repeat
 
+import pytest
 from sqlalchemy import func, select
 
 from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
@@ -11,6 +12,7 @@ from tests.tables import cycles, jobs, runners
 ROUNDS = 2
 
 
+@pytest.mark.every_database
 def test_two_hosts_never_exceed_a_lanes_cap(installation: Installation) -> None:
     """Two dispatchers started at one instant, again and again: never more than MAX_WORKERS, each job once."""
     for _ in repeat(None, ROUNDS):

@@ -155,6 +155,7 @@ def payloads(database: Database) -> list[str]:
     return [row[0] for row in database.read(lambda connection: connection.execute(query).all())]
 
 
+@pytest.mark.every_database
 def test_a_database_that_is_named_is_emptied_before_each_test(named: Database, project: pytest.Pytester) -> None:
     """Migrated once; what the last test has left can be looked at, and is gone with the next run."""
     project.makepyfile(TWO_TESTS)

@@ -1,6 +1,5 @@
 """The database goes away in the middle of a cycle: the cycle says so, and the next one finishes everything."""
 
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,8 +13,7 @@ from mayfly import jsontext
 from tests.process.installation import Installation, wait_until
 from tests.servers import PrivateServer
 
-IN_BOUNDS_SECONDS = 20.0  # connect time-outs included
-SOON = {"BACKOFF_BASE": "0.05"}
+SOON = {"BACKOFF_BASE": "0.000001"}  # a booked job fails with its session, and is due again at once
 GATED = '{"gate": "go"}'  # runs until `release_latch`
 
 
@@ -36,11 +34,12 @@ def started(installation: Installation) -> int:
 
 def finish(installation: Installation) -> None:
     """Cycles until everything is settled."""
-    for _ in range(10):
+
+    def settles() -> bool:
         installation.dispatch(**SOON)
-        if installation.statuses().keys() <= {"done", "dead"}:
-            return
-    pytest.fail(f"never settled: {installation.statuses()}")
+        return installation.statuses().keys() <= {"done", "dead"}
+
+    wait_until(settles, "all jobs are settled")
 
 
 def assert_done_once(installation: Installation, ids: list[int]) -> None:
@@ -55,20 +54,19 @@ def assert_done_once(installation: Installation, ids: list[int]) -> None:
 def test_a_killed_database_ends_the_cycle_and_costs_nothing(
     installed: Installation, restartable_server: PrivateServer
 ) -> None:
-    """Code 1 and a sentence, in bounded time; the next cycle finishes everything, and no job is accused."""
+    """Code 1 and a sentence, before the guard is due; the next cycle finishes everything, and no job is accused."""
     ids = [*in_pairs(installed), *in_pairs(installed, lane="booked", booked=True)]
     cycle = installed.start("dispatcher", BATCH_SIZE="2")
     wait_until(lambda: started(installed) == 16, "in both lanes all have begun, and half of them have ended")
 
     restartable_server.kill()
     installed.release_latch()
-    killed = time.monotonic()
     _, said = cycle.communicate(timeout=60)
-    took = time.monotonic() - killed
     restartable_server.start()
     finish(installed)
 
-    assert (cycle.returncode, took < IN_BOUNDS_SECONDS) == (1, True)
+    assert cycle.returncode == 1
+    assert "Exceeded" not in installed.log, "the dispatcher's guard had nothing to do"
     assert "can't be reached: " in said
     assert "Cycle failed: The database " in installed.log
     assert "Traceback" not in said + installed.log
@@ -101,14 +99,12 @@ def test_a_database_that_comes_back_in_time_is_hardly_noticed(
 
 
 def test_a_dead_database_is_a_sentence(installed: Installation, restartable_server: PrivateServer) -> None:
-    """A cycle that finds no server ends at once with 1, and cron's mail says what to check."""
+    """A cycle that finds no server ends with 1, and cron's mail says what to check."""
     ids = installed.enqueue("witnessed", '{"seconds": 0}')
     restartable_server.kill()
-    begun = time.monotonic()
 
     cycle = installed.dispatch()
 
-    assert time.monotonic() - begun < IN_BOUNDS_SECONDS
     assert cycle.returncode == 1
     assert "can't be reached: " in cycle.stderr
     assert "Check that the server runs and that DATABASE_URL is right." in cycle.stderr

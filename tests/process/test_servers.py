@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -11,10 +10,12 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
+from tests.process.installation import wait_until
 from tests.servers import PRIVATE, DidNotStart, PrivateServer
 
 START_ONE = """
 import sys
+from tests.process.installation import wait_until
 from tests.servers import PRIVATE
 
 server = PRIVATE[sys.argv[1]]()
@@ -88,8 +89,5 @@ def test_a_test_run_that_is_killed_leaves_no_server(restartable_server: PrivateS
     tests.kill()
     tests.communicate()
 
-    deadline = time.monotonic() + 20
-    while directory.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not directory.exists()
+    wait_until(lambda: not directory.exists(), "the directory is gone")
     assert not [each for each in psutil.process_iter(["cmdline"]) if str(directory) in str(each.info["cmdline"])]

@@ -8,13 +8,17 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy import select
 
+from mayfly.timing import Timing
 from tests.process.installation import Installation, wait_until
 from tests.tables import jobs, runners
 
 LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.000001"}
-SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "5"}
-ROWS = 40
-IMPORT = f'{{"rows": {ROWS}, "seconds": 0.1}}'  # four seconds of steps
+# A runner of a busy machine has begun its job when this window ends. The dispatcher's guard is far behind it.
+SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "5", "DISPATCH_TIMEOUT": "30"}
+ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan
+ROWS = 60
+IMPORT = f'{{"rows": {ROWS}, "seconds": 0.1}}'  # six seconds of steps
+ENDLESS = '{"rows": 1000, "seconds": 0.1}'
 
 
 def rows_in(installation: Installation) -> list[int]:
@@ -24,6 +28,7 @@ def rows_in(installation: Installation) -> list[int]:
 
 def run_until_done(installation: Installation, most: int = 12) -> list[int]:
     """The exit codes of the cycles that it took."""
+    installation.timing = ONE_PLAN
     codes: list[int] = []
     while installation.statuses() != {"done": sum(installation.statuses().values())}:
         assert len(codes) < most, installation.log
@@ -64,13 +69,14 @@ def test_a_slice_is_not_taken_again_in_its_cycle(embedded: Installation) -> None
     long = embedded.enqueue("import_limited", IMPORT)[0]
     embedded.enqueue("noop", count=3)
 
-    first = embedded.dispatch(**{**SHORT, "WORKER_TIMEOUT": "8", "DISPATCH_TIMEOUT": "11"})
+    first = embedded.dispatch(**LONG)
 
     assert (first.returncode, embedded.statuses()) == (0, {"done": 3, "pending": 1})
     assert len(embedded.rows(select(runners))) == 1
     assert (embedded.job(long).claims, embedded.job(long).slices) == (1, 1)
 
 
+@pytest.mark.every_database
 def test_an_import_survives_kill_9(installation: Installation) -> None:
     """Any number of times, as long as it gets further; at most the step at which it was killed is repeated."""
     kills = 4
@@ -94,26 +100,29 @@ def test_an_import_survives_kill_9(installation: Installation) -> None:
 
 def test_a_stop_ends_it_at_the_next_checkpoint(embedded: Installation) -> None:
     """A deploy does not wait for the end of the window, and loses nothing."""
-    job_id = embedded.enqueue("import_plain", IMPORT)[0]
+    job_id = embedded.enqueue("import_plain", ENDLESS)[0]
     dispatcher = embedded.start("dispatcher", **LONG)
     wait_until(lambda: len(rows_in(embedded)) >= 3, "it runs")
 
     dispatcher.send_signal(signal.SIGTERM)
 
-    dispatcher.communicate(timeout=10)
+    dispatcher.communicate(timeout=60)
     job = embedded.job(job_id)
     assert (dispatcher.returncode, job.status, job.attempts, job.slices) == (0, "pending", 0, 1)
-    assert len(rows_in(embedded)) < ROWS
+    rows = len(rows_in(embedded)) + 5
+    assert rows < 1000
+    embedded.execute(f'UPDATE mayfly_jobs SET payload = \'{{"rows"\\: {rows}, "seconds"\\: 0}}\'')
     run_until_done(embedded)
-    assert rows_in(embedded) == list(range(ROWS))
+    assert rows_in(embedded) == list(range(rows))
 
 
 @pytest.mark.parametrize(("type_name", "ending"), [("step_for_ever", "timeout"), ("step_and_ignore", "timeout")])
 def test_the_hard_way_is_a_slice_too(embedded: Installation, type_name: str, ending: str) -> None:
     """Interrupted by the guard, or ended from C with its process, after a changed checkpoint: no attempt is spent."""
     job_id = embedded.enqueue(type_name)[0]
+    embedded.timing = ONE_PLAN._replace(hard_exit_seconds=0.5)
 
-    cycle = embedded.dispatch(**{**SHORT, "DISPATCH_TIMEOUT": "8"})
+    cycle = embedded.dispatch(**SHORT)
 
     job = embedded.job(job_id)
     assert (cycle.returncode, job.status, job.attempts, job.slices) == (2, "pending", 0, 1)
@@ -124,6 +133,7 @@ def test_the_hard_way_is_a_slice_too(embedded: Installation, type_name: str, end
 def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> None:
     """With that reason."""
     job_id = embedded.enqueue("stand_still", checkpoint='"here"', slices=19, stalled=19)[0]
+    embedded.timing = ONE_PLAN
 
     embedded.dispatch(**SHORT)
 
@@ -131,6 +141,7 @@ def test_who_stands_still_for_twenty_slices_is_dead(embedded: Installation) -> N
     assert (job.status, job.last_error) == ("dead", "20 slices without a changed checkpoint")
 
 
+@pytest.mark.every_database
 def test_who_gets_further_and_crashes_for_ever_is_dead(installation: Installation) -> None:
     """After twenty crashes without the end of a slice: sixteen that are written down, and four real ones."""
     job_id = installation.enqueue("step_and_die", checkpoint="16", forgiven=15, crashes=1, suspect=1)[0]
@@ -149,6 +160,7 @@ def dispatched(installation: Installation) -> bool:
 def test_a_slice_that_ends_well_forgets_the_crashes(embedded: Installation) -> None:
     """So an import of weeks bears any number of kills, as long as a window ends now and then."""
     job_id = embedded.enqueue("import_plain", IMPORT, checkpoint="1", forgiven=19)[0]
+    embedded.timing = ONE_PLAN
 
     embedded.dispatch(**SHORT)
 
@@ -158,12 +170,12 @@ def test_a_slice_that_ends_well_forgets_the_crashes(embedded: Installation) -> N
 
 def test_a_cancelled_import_ends_at_its_next_checkpoint(embedded: Installation) -> None:
     """By the flag in its row, with the reason that stands there."""
-    job_id = embedded.enqueue("import_plain", '{"rows": 1000, "seconds": 0.1}')[0]
+    job_id = embedded.enqueue("import_plain", ENDLESS)[0]
     dispatcher = embedded.start("dispatcher", **LONG)
     wait_until(lambda: len(rows_in(embedded)) >= 3, "it runs")
 
     embedded.execute(f"UPDATE mayfly_jobs SET cancel_reason = 'the customer left' WHERE id = {job_id}")
 
-    dispatcher.communicate(timeout=20)
+    dispatcher.communicate(timeout=60)
     [job] = embedded.rows(select(jobs))
     assert (job.status, job.last_error) == ("cancelled", "the customer left")

@@ -49,10 +49,12 @@ def test_no_secret_is_in_argv(installation: Installation) -> None:
 def test_a_runner_that_is_told_to_stop_while_it_starts_listens_later(embedded: Installation) -> None:
     """It has no handler for the signal yet, and does not die of it: it ends with 0 and has claimed nothing."""
     job_id = embedded.enqueue("noop")[0]
-    dispatcher = embedded.start("dispatcher", SPAWN="exec")
+    dispatcher = embedded.start("dispatcher", SPAWN="exec", HANDLERS="handlers.samples,tests.process.slow_import")
     wait_until(lambda: "Spawning worker:" in embedded.log, "the runner is being started")
 
     dispatcher.send_signal(signal.SIGTERM)
+    wait_until(lambda: "Received SIGTERM: stopping" in embedded.log, "the dispatcher has told its runner")
+    embedded.release_latch()
 
     assert (dispatcher.communicate(), dispatcher.returncode) == (("", ""), 0)
     job = embedded.job(job_id)

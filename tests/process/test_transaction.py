@@ -15,6 +15,7 @@ def ledger(installation: Installation) -> Installation:
     return installation
 
 
+@pytest.mark.every_database
 def test_a_handlers_rows_commit_with_its_job(ledger: Installation) -> None:
     """The row, the job that was enqueued in the block, the result and `done` are there together."""
     job_id = ledger.enqueue("book_and_breed")[0]
@@ -28,6 +29,7 @@ def test_a_handlers_rows_commit_with_its_job(ledger: Installation) -> None:
     assert children_of(ledger, job_id) == ["pending"]
 
 
+@pytest.mark.every_database
 def test_a_handlers_rows_go_with_its_failure(ledger: Installation) -> None:
     """However the handler ends, its rows go; only its job fails, and its batch mate is not harmed.
 

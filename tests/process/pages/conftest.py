@@ -1,4 +1,4 @@
-"""Consoles with pages: one a module and database, and those that a test has for itself."""
+"""Consoles with pages: one for all tests on a database, and those that a test has for itself."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.process.pages.visitor import Visitor, serve
 from tests.shelf import Shelf
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def consoles(shelf: Shelf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consoles]:
     with Consoles(shelf, tmp_path_factory, serve) as opened:
         yield opened

@@ -46,7 +46,7 @@ def test_it_ends_with_the_console(begun: tuple[Api, Visitor, str]) -> None:
     api, visitor, where = begun
 
     api.process.terminate()
-    _out, log = api.process.communicate(timeout=20)
+    _out, log = api.process.communicate(timeout=60)
 
     found = api.installation.statuses()
     assert api.process.returncode == 0
