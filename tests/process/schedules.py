@@ -22,7 +22,7 @@ def settle(*files: Path) -> None:
 
 def await_early_in_the_minute() -> None:
     """For what must happen before another time is due."""
-    wait_until(lambda: host_now().second < 40, "there is time enough left of the minute")
+    wait_until(lambda: host_now().second < 45, "there is time enough left of the minute")
 
 
 def make_due(installation: Installation, minutes: int = 2) -> None:

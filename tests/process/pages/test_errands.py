@@ -8,7 +8,8 @@ from tests.process.console.api import Api
 from tests.process.installation import wait_until
 from tests.process.pages.visitor import Visitor, text_of
 
-MANY = 60_000
+DOUBLINGS = 16
+MANY = 2**DOUBLINGS
 SLICE = 1000
 
 Serving = Callable[..., Api]
@@ -18,7 +19,10 @@ Serving = Callable[..., Api]
 def begun(serving: Serving) -> tuple[Api, Visitor, str]:
     """A console that has begun to cancel them, somebody who looks at it, and where."""
     api = serving()
-    api.installation.enqueue("noop", count=MANY, lane="mail")
+    api.installation.enqueue("noop", lane="mail")
+    columns = "type, lane, payload, run_at"
+    for _ in range(DOUBLINGS):
+        api.installation.execute(f"INSERT INTO mayfly_jobs ({columns}) SELECT {columns} FROM mayfly_jobs")
     visitor = Visitor(api.port).log_in()
     where = visitor.post("/jobs/act", verb="cancel", lane="mail").headers["location"]
     return api, visitor, where

@@ -62,18 +62,18 @@ def test_what_comes_from_another_site_is_refused(served: Api, headers: Mapping[s
 
 def test_a_viewer_changes_nothing(served: Api) -> None:
     """The server refuses what the page does not even show; an operator may."""
-    served.installation.enqueue("noop")
+    [job_id] = served.installation.enqueue("noop")
     viewer, operator = Visitor(served.port).log_in("viewer"), Visitor(served.port).log_in("operator")
-    acts = [path for path in routes("POST") if path not in FOR_ALL]
-    refused = {path: viewer.post(path, verb="cancel", id="1", kind="lane", name="x") for path in acts}
+    acts = [path for path in routes("POST", job_id) if path not in FOR_ALL]
+    refused = {path: viewer.post(path, verb="cancel", id=str(job_id), kind="lane", name="x") for path in acts}
 
     assert {path: each.status for path, each in refused.items() if each.status != 403} == {}
     assert served.installation.statuses() == {"pending": 1}
     assert served.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'viewer'") == []
-    assert [each.get("/jobs/confirm?verb=cancel&id=1").status for each in (viewer, operator)] == [403, 200]
-    assert [('name="verb"' in each.get("/jobs/1").text) for each in (viewer, operator)] == [False, True]
+    assert [each.get(f"/jobs/confirm?verb=cancel&id={job_id}").status for each in (viewer, operator)] == [403, 200]
+    assert [('name="verb"' in each.get(f"/jobs/{job_id}").text) for each in (viewer, operator)] == [False, True]
     assert [('href="/enqueue"' in each.get("/jobs").text) for each in (viewer, operator)] == [False, True]
-    assert operator.post("/jobs/act", verb="cancel", id="1").status == 303
+    assert operator.post("/jobs/act", verb="cancel", id=str(job_id)).status == 303
     assert served.installation.statuses() == {"cancelled": 1}
     [deed] = served.installation.rows("SELECT done_by, via, verb FROM mayfly_audit WHERE verb = 'cancel'")
     assert tuple(deed) == ("operator", "page", "cancel")

@@ -2,6 +2,7 @@
 
 from urllib.parse import quote
 
+import pytest
 from fastapi.routing import APIRoute
 
 from console.web import SCREENS
@@ -31,6 +32,7 @@ def asked() -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.every_database
 def test_no_parameter_reaches_sql_but_bound(own_console: Api) -> None:
     """On every page, each parameter by itself; the table stays as it is."""
     visitor = Visitor(own_console.port).log_in()

@@ -35,9 +35,9 @@ def test_every_answer_has_the_headers_that_protect_it(served: Api) -> None:
 
 def test_no_page_has_code_or_style_in_it(served: Api) -> None:
     """What the policy forbids would not work."""
-    served.installation.enqueue("noop")
+    [job_id] = served.installation.enqueue("noop")
     visitor = Visitor(served.port).log_in()
-    pages = {path: visitor.get(path) for path in routes("GET") if "." not in path}
+    pages = {path: visitor.get(path) for path in routes("GET", job_id) if "." not in path}
     shown = {path: page.text for path, page in pages.items() if page.status != 303}
 
     assert len(shown) > 5
