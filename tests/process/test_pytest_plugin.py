@@ -41,7 +41,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
 
 
 def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    return project.runpytest_subprocess("-p", "no:cacheprovider", *OTHERS_LEFT_OUT, *arguments, timeout=60)
+    return project.runpytest_subprocess("-p", "no:cacheprovider", *OTHERS_LEFT_OUT, *arguments, timeout=180)
 
 
 def write_ini(project: pytest.Pytester, url: str) -> None:
