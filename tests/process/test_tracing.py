@@ -20,7 +20,8 @@ import mayfly
 
 tracer = TracerProvider().get_tracer("shop")
 with tracer.start_as_current_span("order") as span:
-    mayfly.enqueue(sys.argv[1])
+    for type_name in sys.argv[1:]:
+        mayfly.enqueue(type_name)
     print(f"{span.get_span_context().trace_id:032x} {span.get_span_context().span_id:016x}")
 """
 ERROR, CONSUMER = 2, 5  # in the protocol's numbers
@@ -52,10 +53,10 @@ def named(collector: Receiver, name: str) -> list[Any]:
     return [each for each in spans_in(collector) if each.name == name]
 
 
-def enqueue_in_a_trace(installation: Installation, type_name: str, **settings: str) -> tuple[str, str]:
-    """The trace and the span in which it was enqueued."""
+def enqueue_in_a_trace(installation: Installation, *type_names: str, **settings: str) -> tuple[str, str]:
+    """The trace and the span in which they were enqueued."""
     ran = subprocess.run(
-        [sys.executable, "-c", PRODUCER, type_name],
+        [sys.executable, "-c", PRODUCER, *type_names],
         env=installation.environment(**settings),
         cwd=CHECKOUT,
         capture_output=True,
@@ -72,19 +73,20 @@ def results(installation: Installation) -> list[dict[str, str]]:
     return [json.loads(row.result) for row in installation.rows("SELECT result FROM mayfly_jobs ORDER BY id")]
 
 
-@pytest.mark.parametrize("type_name", ["traced", "traced_async", "traced_threads"])
-def test_a_job_goes_on_with_the_trace_it_was_enqueued_in(
-    embedded: Installation, collector: Receiver, type_name: str
-) -> None:
+def test_a_job_goes_on_with_the_trace_it_was_enqueued_in(embedded: Installation, collector: Receiver) -> None:
     """And its handler runs inside of its span, whatever kind of handler it is."""
     settings = traced_settings(collector)
-    trace_id, span_id = enqueue_in_a_trace(embedded, type_name, **settings)
+    type_names = ("traced", "traced_async", "traced_threads")
+    trace_id, span_id = enqueue_in_a_trace(embedded, *type_names, **settings)
 
     assert embedded.dispatch(**settings).returncode == 0
 
-    [job] = named(collector, f"job {type_name}")
-    assert (job.trace_id.hex(), job.parent_span_id.hex(), job.kind) == (trace_id, span_id, CONSUMER)
-    assert results(embedded) == [{"trace_id": trace_id, "span_id": job.span_id.hex()}]
+    jobs = [job for type_name in type_names for job in named(collector, f"job {type_name}")]
+    assert len(jobs) == 3
+    assert {(job.trace_id.hex(), job.parent_span_id.hex(), job.kind) for job in jobs} == {
+        (trace_id, span_id, CONSUMER)
+    }
+    assert results(embedded) == [{"trace_id": trace_id, "span_id": job.span_id.hex()} for job in jobs]
 
 
 def test_what_a_handler_enqueues_belongs_to_the_same_trace(embedded: Installation, collector: Receiver) -> None:
