@@ -11,7 +11,7 @@ from mayfly.clock import monotonic, pause
 
 Opened = tuple[int, str]  # a descriptor and what it is open to
 
-ENDING_SECONDS = 0.1  # the kernel shows a thread for a moment after its end: our own faulthandler's, mostly
+ENDING_SECONDS = 1.0  # the kernel shows a thread for a moment after its end: our own faulthandler's, mostly
 _HARMLESS = {"/dev/null", "/dev/urandom", "/dev/random"}
 
 
