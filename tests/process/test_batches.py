@@ -7,6 +7,7 @@ import signal
 from datetime import UTC, datetime, timedelta
 
 import psutil
+import pytest
 
 from mayfly import jsontext
 from mayfly.clock import pause_between
@@ -58,9 +59,10 @@ def drain(installation: Installation) -> None:
         installation.dispatch(**SETTINGS)
         return count(installation, "status IN ('pending', 'processing')") == 0
 
-    wait_until(is_drained, "all have ended", seconds=60)
+    wait_until(is_drained, "all have ended", seconds=120)
 
 
+@pytest.mark.every_database
 def test_the_callback_of_a_batch_comes_once_whoever_is_killed(installation: Installation) -> None:
     """Children that fail, that enqueue siblings, and chains among them: all are in the one report."""
     seed = int(os.environ.get("CHAOS_SEED") or secrets.randbelow(10**6))

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from mayfly.opening import create_embedded
 from tests.factories import insert_runs
-from tests.process.installation import Installation
+from tests.process.installation import Installation, wait_until
 from tests.tables import runners
 
 WINDOW: Mapping[str, str] = {
@@ -19,10 +19,12 @@ WINDOW: Mapping[str, str] = {
     "MAX_WORKERS": "1",
     "CONCURRENCY": "1",
 }
-NAP = '{"seconds": 2}'  # a runner that has run one, or that is started after it, has no whole window
+NAP = '{"seconds": 1.2}'  # a runner that has run one, or that is started after it, has no whole window
 USUAL = 8  # a whole window: of what a runner has left when it has started, it is always more
 SHORT_NAP = '{"seconds": 1}'
 LONGER_THAN_ANY_WINDOW = 50
+WIDE: Mapping[str, str] = {**WINDOW, "WORKER_TIMEOUT": "16", "DISPATCH_TIMEOUT": "18"}
+NARROW: Mapping[str, str] = {**WINDOW, "WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "5"}
 
 
 def teach(installation: Installation, type_name: str, seconds: float, **changes: Any) -> None:
@@ -85,9 +87,9 @@ def test_people_are_told(embedded: Installation) -> None:
 def test_a_jobs_own_limit_is_all_that_it_needs(embedded: Installation) -> None:
     """However long others of its type took before it had one."""
     teach(embedded, "nap_timed", LONGER_THAN_ANY_WINDOW)
-    embedded.enqueue("nap_timed", SHORT_NAP, count=2)
+    embedded.enqueue("nap_timed", '{"seconds": 1.8}', count=2)
 
-    embedded.dispatch(**WINDOW)
+    embedded.dispatch(**WIDE)
 
     assert embedded.statuses() == {"done": 2}
 
@@ -108,9 +110,7 @@ def test_what_always_times_out_comes_to_its_end(embedded: Installation) -> None:
     job_id = embedded.enqueue("nap", '{"seconds": 60}', max_attempts=2)[0]
     embedded.enqueue("errand", SHORT_NAP, priority=0)
 
-    for _ in range(9):  # three; where the start takes a tenth of the window, a few interruptions come before
-        if embedded.job(job_id).status != "dead":
-            embedded.dispatch(**WINDOW)
+    wait_until(lambda: embedded.dispatch(**NARROW) and embedded.job(job_id).status == "dead", "it has ended")
 
     job = embedded.job(job_id)
     assert (job.status, job.attempts) == ("dead", 2)
@@ -139,7 +139,7 @@ def test_a_runner_that_comes_late_defers_too(embedded: Installation) -> None:
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW, lane="second")
     embedded.enqueue("errand", '{"seconds": 3}', lane="first")
     job_id = embedded.enqueue("nap", SHORT_NAP, lane="second")[0]
-    one_slot = {**WINDOW, "HOST_MAX_WORKERS": "1"}
+    one_slot = {**WIDE, "HOST_MAX_WORKERS": "1"}
 
     embedded.dispatch(**one_slot)
     first = embedded.job(job_id)
@@ -155,9 +155,11 @@ def test_a_lane_that_lingers_has_a_fresh_runner_at_once(embedded: Installation) 
     teach(embedded, "nap", USUAL)
     embedded.enqueue("nap", NAP, count=2)
 
-    embedded.dispatch(**WINDOW, LINGER="8")
+    dispatcher = embedded.start("dispatcher", **WINDOW, LINGER="40")
+    wait_until(lambda: embedded.statuses() == {"done": 2}, "both are done")
+    dispatcher.terminate()
+    dispatcher.communicate(timeout=60)
 
-    assert embedded.statuses() == {"done": 2}
     assert (number_of_runners(embedded), embedded.lane_lines()[-1]["deferred"]) == (2, "1")
 
 

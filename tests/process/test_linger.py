@@ -24,7 +24,7 @@ def start_lingering(installation: Installation, **settings: str) -> StartedProce
 
 def stop(dispatcher: StartedProcess) -> None:
     dispatcher.send_signal(signal.SIGTERM)
-    assert (dispatcher.communicate(timeout=30), dispatcher.returncode) == (("", ""), 0)
+    assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
 
 
 def wait_for_done(installation: Installation, count: int) -> None:
@@ -84,7 +84,7 @@ def test_a_job_that_killed_its_runner_is_not_left_to_one_that_may_not_take_it(em
     wait_until(lambda: embedded.job(job_id).status == "done", "a fresh runner has run it", seconds=15)
 
     dispatcher.send_signal(signal.SIGTERM)
-    dispatcher.communicate(timeout=30)
+    dispatcher.communicate(timeout=60)
     assert len(embedded.rows(select(runners))) == 3
 
 
@@ -99,7 +99,7 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
     wait_for_done(embedded, 4)
     embedded.release_latch()
 
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     stop(second)
     oldest = embedded.rows(select(runners).order_by(runners.c.planned_at))[0]
     assert oldest.jobs_done == 4
@@ -117,7 +117,7 @@ def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
 
     assert first.poll() is None
     installation.release_latch()
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     wait_for_done(installation, 8)
     stop(second)
     ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
@@ -139,7 +139,7 @@ def test_handovers_under_load_lose_and_repeat_nothing(installation: Installation
     wait_for_done(installation, 90)
 
     for leaving in dispatchers[:-1]:
-        assert (leaving.communicate(timeout=30), leaving.returncode) == (("", ""), 0)
+        assert (leaving.communicate(timeout=60), leaving.returncode) == (("", ""), 0)
     stop(dispatchers[-1])
     ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
     assert len(ran) == 90
@@ -162,7 +162,7 @@ def test_a_full_lane_stays_within_its_maximum_across_a_handover(embedded: Instal
     assert embedded.statuses() == {"processing": 1, "pending": 1, "done": 1}
     embedded.release_latch()
     wait_for_done(embedded, 3)
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     stop(second)
 
 
@@ -251,7 +251,7 @@ def test_interrupt_ends_the_dispatchers_of_this_host(embedded: Installation) -> 
     assert f"Dispatcher {first.pid} is still there after 0.1 s" in hasty.stdout
     assert (patient.returncode, patient.stderr) == (0, "")
     for dispatcher in (first, second):
-        assert (dispatcher.communicate(timeout=30), dispatcher.returncode) == (("", ""), 0)
+        assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
     assert embedded.run("mayfly", "interrupt").stdout == "No dispatcher of this host runs.\n"
 
 
