@@ -18,7 +18,8 @@ def note(job: Job, began: float) -> None:
 
 def may_end(job: Job) -> bool:
     """Not before the gate that its payload names is open."""
-    return (Path(os.environ["MAYFLY_HOME"]) / job.payload.get("gate", ".")).exists()
+    gate = Path(os.environ["MAYFLY_HOME"]) / job.payload.get("gate", ".")
+    return gate.exists()
 
 
 @handler("pass_plain", limits=TWO)

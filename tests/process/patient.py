@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mayfly import Cancel, Job, handler
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 40.0
 
 
 def home() -> Path:

@@ -215,7 +215,7 @@ def test_a_job_that_cannot_be_interrupted_is_left_behind(one: Installation, kind
 def test_a_runner_does_not_wait_for_a_thread_that_is_blocked(
     one: Installation, type_name: str, code: int, how: str
 ) -> None:
-    """Not even where the interpreter would join its threads: it would be killed before it could exit with this code."""
+    """Not even where the interpreter would join its threads: then it would not end within the test's deadline."""
     one.enqueue(type_name, max_attempts=1)
     ran = one.run("runner") if how == "by hand" else one.dispatch(SPAWN="exec")
 
@@ -255,7 +255,7 @@ def test_an_answer_to_the_interruption_is_an_answer(one: Installation, kind: str
 @KINDS
 def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
     """Those that had the whole window have timed out; the late ones come again; nothing is left in hand."""
-    one.timing = PATIENT
+    one.timing = PATIENT._replace(min_window_seconds=60)  # nothing is started a second time
     whole = one.enqueue(f"tidy_{kind}", '{"tidying": 3}', count=3)  # so much they may begin late
     cycle = one.start("dispatcher", WORKER_TIMEOUT="5", DISPATCH_TIMEOUT="30", CONCURRENCY="5")
     wait_until_running(one, 3)
@@ -274,7 +274,7 @@ def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
 
 def test_the_guard_ends_who_cannot_be_interrupted(one: Installation) -> None:
     """Before the dispatcher has to."""
-    one.timing = ROUGH
+    one.timing = ROUGH._replace(min_window_seconds=60)  # nothing is started a second time
     stuck = one.enqueue("stuck_thread", count=2, interruptions=3)  # so that the next one costs an attempt
 
     cycle = one.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="30")

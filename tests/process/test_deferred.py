@@ -15,7 +15,7 @@ WINDOW: Mapping[str, str] = {
     "HANDLERS": "tests.process.long",
     "BACKOFF_BASE": "0.000001",
     "WORKER_TIMEOUT": "8",
-    "DISPATCH_TIMEOUT": "10",
+    "DISPATCH_TIMEOUT": "8.5",
     "MAX_WORKERS": "1",
     "CONCURRENCY": "1",
 }
@@ -107,7 +107,8 @@ def test_what_fits_into_no_window_gets_a_whole_one(embedded: Installation) -> No
 def test_what_always_times_out_comes_to_its_end(embedded: Installation) -> None:
     """It is not put off for ever: each attempt has a whole window, and the last one is the last."""
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW, outcome="timed out")
-    job_id = embedded.enqueue("nap", '{"seconds": 60}', max_attempts=2)[0]
+    spent = {"max_attempts": 2, "interruptions": 3}  # so that each interruption costs an attempt
+    job_id = embedded.enqueue("nap", '{"seconds": 60}', **spent)[0]
     embedded.enqueue("errand", SHORT_NAP, priority=0)
 
     wait_until(lambda: embedded.dispatch(**NARROW) and embedded.job(job_id).status == "dead", "it has ended")
