@@ -14,8 +14,8 @@ from mayfly.clock import pause_between
 from mayfly.opening import create_embedded
 from tests.process.installation import Installation, wait_until
 
-CHILDREN = 3000
-KILLS = 6
+CHILDREN = 2000
+KILLS = 5
 CHILD = "group_key = 'crowd'"
 SETTINGS = {
     "HANDLERS": "tests.process.crowd",

@@ -24,6 +24,12 @@ GATED = '{"gate": "go", "seconds": 0}'  # runs until `release_latch`
 PATIENT = Timing(hard_exit_seconds=20)  # for handlers that end, sooner or later, when they are interrupted
 ROUGH = Timing(hard_exit_seconds=1, settle_seconds=10, overdue_seconds=20)  # for those that do not
 KINDS = pytest.mark.parametrize("kind", ["async", "thread"])
+# Both kinds on SQLite, and one kind on each server.
+KINDS_AND_DATABASES = pytest.mark.parametrize(
+    ("engine_name", "kind"),
+    [("sqlite", "async"), ("sqlite", "thread"), ("mariadb", "thread"), ("postgres", "async")],
+    indirect=["engine_name"],
+)
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 
 
@@ -309,24 +315,23 @@ def test_a_runner_that_is_told_to_stop_lets_them_finish(one: Installation, kind:
 @KINDS
 def test_of_many_running_the_culprit_is_found(one: Installation, kind: str) -> None:
     """Each is run again alone: the innocent lose nothing, the poison is dead after its three crashes."""
-    innocent = one.enqueue(f"wait_{kind}", count=10)
+    innocent = one.enqueue(f"wait_{kind}", count=6)
     poison = one.enqueue(f"poison_{kind}")[0]
-    innocent += one.enqueue(f"wait_{kind}", count=9)
+    innocent += one.enqueue(f"wait_{kind}", count=5)
 
     def is_over() -> bool:
-        one.dispatch(BATCH_SIZE="20", BACKOFF_BASE="0.001")
+        one.dispatch(BATCH_SIZE="12", BACKOFF_BASE="0.001")
         return "pending" not in one.statuses()
 
     wait_until(is_over, "all is settled", seconds=120)
 
-    assert facts(one, innocent) == [UNHARMED] * 19
+    assert facts(one, innocent) == [UNHARMED] * 11
     job = one.job(poison)
     assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
     assert "the runner exited with code 3" in job.last_error
 
 
-@KINDS
-@pytest.mark.every_database
+@KINDS_AND_DATABASES
 def test_a_killed_runner_loses_nothing(each: Installation, kind: str) -> None:
     """All that ran are on its page: each is run again, alone, and no attempt is spent."""
     ids = each.enqueue(f"wait_{kind}", GATED, count=8)
@@ -363,8 +368,7 @@ def test_nobody_is_to_blame_for_the_database(one: Installation, kind: str) -> No
 # --- fencing ----------------------------------------------------------------------------------------------
 
 
-@KINDS
-@pytest.mark.every_database
+@KINDS_AND_DATABASES
 def test_an_outcome_that_comes_after_the_lease_writes_nothing(each: Installation, kind: str) -> None:
     """Another host has taken over and finished; the late runner changes no row, and says so."""
     ids = each.enqueue(f"wait_{kind}", GATED, count=5)

@@ -137,7 +137,7 @@ def test_a_key_that_stands_still_is_not_waited_for_in_hand(limited: Installation
 @KINDS
 def test_what_handlers_take_themselves_is_not_exceeded_either(limited: Installation, kind: str) -> None:
     """The key is known only inside; who is not let in is snoozed, and no attempt is spent."""
-    ids = limited.enqueue(f"knock_{kind}", '{"door": 1, "seconds": 0.05}', count=20)
+    ids = limited.enqueue(f"knock_{kind}", '{"door": 1, "seconds": 0.05}', count=12)
 
     work_until_done(limited, lambda: cycle(limited))
 
