@@ -4,6 +4,7 @@ import os
 import random
 import secrets
 import signal
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import psutil
@@ -42,7 +43,7 @@ def kill_some(installation: Installation, chance: random.Random) -> None:
     cycle = installation.start("dispatcher", **SETTINGS)
     wait_until(lambda: installation.runner_pids() or cycle.poll() is not None, "a runner works")
     pause_between(0, 0.5)
-    if cycle.poll() is None:
+    with suppress(psutil.NoSuchProcess):  # it has ended by itself
         dispatcher = psutil.Process(cycle.pid)
         dispatcher.suspend()  # or it might fork one more between the look and the kill
         runners = dispatcher.children()

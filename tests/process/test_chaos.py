@@ -70,23 +70,30 @@ class Host:
     def kill_runner(self, chance: random.Random) -> bool:
         """False if none was left."""
         alive = self.runners()
-        if alive:
-            victim = chance.choice(alive)
+        if not alive:
+            return False
+        victim = chance.choice(alive)
+        try:
             self.doomed.add(name_of(victim))
             victim.kill()
-        return bool(alive)
+        except psutil.NoSuchProcess:
+            return False
+        return True
 
     def kill_dispatcher(self, with_runners: bool) -> bool:
         """False if it had ended by itself."""
         cycle = self.tend()
         if not self.has_begun:
             return False
-        dispatcher = psutil.Process(cycle.pid)
-        dispatcher.suspend()  # or it might fork one more between the look and the kill
-        runners = dispatcher.children()
-        self.doomed |= {name_of(each) for each in runners}
-        for each in [*runners, dispatcher] if with_runners else [dispatcher]:
-            each.kill()
+        try:
+            dispatcher = psutil.Process(cycle.pid)
+            dispatcher.suspend()  # or it might fork one more between the look and the kill
+            runners = dispatcher.children()
+            self.doomed |= {name_of(each) for each in runners}
+            for each in [*runners, dispatcher] if with_runners else [dispatcher]:
+                each.kill()
+        except psutil.NoSuchProcess:
+            return False
         self.bury()
         return True
 
