@@ -18,7 +18,7 @@ def note(job: Job, began: float) -> None:
 
 def may_end(job: Job) -> bool:
     """Not before the gate that its payload names is open."""
-    gate = Path(os.environ["MAYFLY_HOME"]) / job.payload.get("gate", ".")
+    gate = Path(os.environ["MAYFLY_HOME"], job.payload.get("gate", "."))
     return gate.exists()
 
 
