@@ -16,9 +16,17 @@ def note(job: Job, began: float) -> None:
         file.write(f"{job.id} {began} {time.time()}\n")
 
 
+def may_end(job: Job) -> bool:
+    """Not before the gate that its payload names is open."""
+    gate = Path(os.environ["MAYFLY_HOME"], job.payload.get("gate", "."))
+    return gate.exists()
+
+
 @handler("pass_plain", limits=TWO)
 def pass_plain(job: Job) -> None:
     began = time.time()
+    while not may_end(job):
+        time.sleep(0.01)
     time.sleep(job.payload["seconds"])
     note(job, began)
 
@@ -31,6 +39,8 @@ def pass_thread(job: Job) -> None:
 @handler("pass_async", limits=TWO)
 async def pass_async(job: Job) -> None:
     began = time.time()
+    while not may_end(job):
+        await asyncio.sleep(0.01)
     await asyncio.sleep(job.payload["seconds"])
     note(job, began)
 

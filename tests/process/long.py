@@ -111,7 +111,7 @@ async def nap_async(job: Job) -> None:
     await asyncio.sleep(job.payload["seconds"])
 
 
-@handler("nap_timed", timeout=1.5)
+@handler("nap_timed", timeout=6)
 def nap_timed(job: Job) -> None:
     nap(job)
 

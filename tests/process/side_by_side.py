@@ -13,7 +13,6 @@ from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
 from tests.process.late import text
 
 AN_HOUR = 3600
-TIDYING_SECONDS = 1.2  # after two the runner is ended
 HAUNTED: ContextVar[int] = ContextVar("HAUNTED", default=0)
 
 
@@ -144,12 +143,12 @@ def endless_thread(job: Job) -> None:
 
 
 @handler("tidy_async")
-async def tidy_async(_job: Job) -> None:
+async def tidy_async(job: Job) -> None:
     """Takes a moment to tidy up when it is interrupted, however often it is told: so much it may begin late."""
     try:
         await asyncio.sleep(AN_HOUR)
     finally:
-        tidied_at = time.monotonic() + TIDYING_SECONDS
+        tidied_at = time.monotonic() + job.payload["tidying"]
         while time.monotonic() < tidied_at:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.01)
@@ -160,7 +159,7 @@ def tidy_thread(job: Job) -> None:
     try:
         limited_thread(job)
     finally:
-        tidied_at = time.monotonic() + TIDYING_SECONDS
+        tidied_at = time.monotonic() + job.payload["tidying"]
         while time.monotonic() < tidied_at:
             with suppress(BaseException):
                 time.sleep(0.01)

@@ -13,6 +13,8 @@ from tests.process.installation import Installation, wait_until
 def mayfly(
     installation: Installation, *arguments: str, given: str = "", **settings: str
 ) -> subprocess.CompletedProcess[str]:
+    if not given:
+        return installation.run("mayfly", *arguments, **settings)
     return subprocess.run(
         [sys.executable, "-m", "mayfly", *arguments],
         env=installation.environment(**settings),
@@ -20,7 +22,7 @@ def mayfly(
         input=given,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=90,
         check=False,
     )
 
@@ -225,7 +227,7 @@ def test_dev_runs_a_cycle_at_once_and_ends_with_ctrl_c(embedded: Installation) -
     wait_until(lambda: embedded.statuses() == {"done": 3}, "the first cycle")
 
     dev.send_signal(signal.SIGINT)
-    output, errors = dev.communicate(timeout=30)
+    output, errors = dev.communicate(timeout=60)
 
     assert (dev.returncode, errors) == (0, "")
     assert "[DISPATCHER] Pending jobs: 3" in output

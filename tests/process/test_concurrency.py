@@ -1,8 +1,8 @@
 """Jobs side by side in one runner: limits, time-outs, crashes and fencing hold for tasks and threads too."""
 
 import os
+import re
 import signal
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +14,22 @@ from sqlalchemy import select
 
 from mayfly import jsontext
 from mayfly.page import read_page
+from mayfly.timing import Timing
 from tests.process.installation import Installation, most_at_once, wait_until
 from tests.tables import runners
 
 HANDLERS = {"HANDLERS": "handlers,tests.process.side_by_side", "MAX_WORKERS": "1"}
 SOON = {"BACKOFF_BASE": "0.05"}
 GATED = '{"gate": "go", "seconds": 0}'  # runs until `release_latch`
+PATIENT = Timing(hard_exit_seconds=20)  # for handlers that end, sooner or later, when they are interrupted
+ROUGH = Timing(hard_exit_seconds=1, settle_seconds=10, overdue_seconds=20)  # for those that do not
 KINDS = pytest.mark.parametrize("kind", ["async", "thread"])
+# Both kinds on SQLite, and one kind on each server.
+KINDS_AND_DATABASES = pytest.mark.parametrize(
+    ("engine_name", "kind"),
+    [("sqlite", "async"), ("sqlite", "thread"), ("mariadb", "thread"), ("postgres", "async")],
+    indirect=["engine_name"],
+)
 SERVERS = pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 
 
@@ -65,6 +74,13 @@ def wait_until_running(installation: Installation, count: int) -> None:
 def facts(installation: Installation, ids: list[int]) -> list[tuple[Any, ...]]:
     jobs = [installation.job(job_id) for job_id in ids]
     return [(job.status, job.attempts, job.crashes, job.interruptions) for job in jobs]
+
+
+def seconds_until_time_out(job: Any) -> float:
+    """As its error says."""
+    found = re.match(r"timed out after ([\d.]+) s", job.last_error)
+    assert found, job.last_error
+    return float(found[1])
 
 
 UNHARMED = ("done", 1, 0, 0)
@@ -163,13 +179,14 @@ def test_a_job_past_its_limit_is_interrupted(one: Installation, type_name: str) 
     late = one.enqueue(type_name)[0]
     mates = one.enqueue(f"wait_{kind}", '{"seconds": 2}', count=3)
     after = one.enqueue(f"wait_{kind}", count=30)
+    one.timing = PATIENT
 
     cycle = one.dispatch()
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     job = one.job(late)
     assert (job.status, job.attempts, job.crashes, job.interruptions) == ("pending", 1, 0, 0)
-    assert job.last_error.startswith("timed out after 1.")
+    assert 1 <= seconds_until_time_out(job) < 20
     assert facts(one, mates + after) == [UNHARMED] * 33
     assert len({pid for _job, pid, *_ in spans(one)}) == 1
 
@@ -177,18 +194,20 @@ def test_a_job_past_its_limit_is_interrupted(one: Installation, type_name: str) 
 @KINDS
 def test_a_job_that_cannot_be_interrupted_is_left_behind(one: Installation, kind: str) -> None:
     """It has timed out, its runner claims no more and ends with 2, and another one does the rest."""
+    one.timing = ROUGH
     blocked = one.enqueue(f"blocked_{kind}", max_attempts=1)[0]
-    mates = one.enqueue("wait_thread", '{"seconds": 5}', count=3)
+    mates = one.enqueue("wait_thread", GATED, count=3)
     wait_for_it = one.enqueue("noop", lane="other")
 
     cycle = one.start("dispatcher", CONCURRENCY="4")
     wait_until(lambda: one.job(blocked).status == "dead", "it is left behind")
     settled = one.job(blocked)
     later = one.enqueue(f"wait_{kind}", count=5)
+    one.release_latch()
     _, complained = cycle.communicate(timeout=60)
 
     assert (settled.attempts, settled.crashes) == (1, 0)
-    assert settled.last_error.startswith("timed out after 3.")
+    assert 1 + ROUGH.hard_exit_seconds <= seconds_until_time_out(settled) < 20
     assert (cycle.returncode, "ended with code 2" in complained) == (2, True)
     assert facts(one, mates + later + wait_for_it) == [UNHARMED] * 9
     pids = {job: pid for job, pid, *_ in spans(one)}
@@ -202,13 +221,11 @@ def test_a_job_that_cannot_be_interrupted_is_left_behind(one: Installation, kind
 def test_a_runner_does_not_wait_for_a_thread_that_is_blocked(
     one: Installation, type_name: str, code: int, how: str
 ) -> None:
-    """Not even where the interpreter would join its threads."""
+    """Not even where the interpreter would join its threads: then it would not end within the test's deadline."""
     one.enqueue(type_name, max_attempts=1)
-    began = time.monotonic()
     ran = one.run("runner") if how == "by hand" else one.dispatch(SPAWN="exec")
 
     assert ran.returncode == code
-    assert time.monotonic() - began < 15
     assert one.statuses() == {"dead": 1}
 
 
@@ -217,12 +234,14 @@ def test_a_loop_that_is_blocked_keeps_nobody_beyond_its_limit(one: Installation)
     blocked = one.enqueue("blocked_async", max_attempts=1)[0]
     limited = one.enqueue("limited_async", max_attempts=1, count=20)
     waiting = one.enqueue("wait_async", '{"seconds": 1}', count=3)
+    one.timing = ROUGH
 
     cycle = one.dispatch(BATCH_SIZE="30")
 
     assert cycle.returncode == 2
     assert facts(one, [blocked, *limited]) == [("dead", 1, 0, 0)] * 21
-    assert {one.job(each).last_error[:17] for each in (blocked, *limited)} == {"timed out after 3"}
+    taken = [seconds_until_time_out(one.job(each)) for each in (blocked, *limited)]
+    assert 1 + ROUGH.hard_exit_seconds <= min(taken) <= max(taken) < 20
     assert facts(one, waiting) == [("done", 1, 0, 1)] * 3
 
 
@@ -242,11 +261,12 @@ def test_an_answer_to_the_interruption_is_an_answer(one: Installation, kind: str
 @KINDS
 def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
     """Those that had the whole window have timed out; the late ones come again; nothing is left in hand."""
-    whole = one.enqueue(f"tidy_{kind}", count=3)
-    cycle = one.start("dispatcher", WORKER_TIMEOUT="6", DISPATCH_TIMEOUT="11", CONCURRENCY="5")
+    one.timing = PATIENT._replace(min_window_seconds=60)  # nothing is started a second time
+    whole = one.enqueue(f"tidy_{kind}", '{"tidying": 3}', count=3)  # so much they may begin late
+    cycle = one.start("dispatcher", WORKER_TIMEOUT="5", DISPATCH_TIMEOUT="30", CONCURRENCY="5")
     wait_until_running(one, 3)
     [runner] = one.rows(select(runners))
-    wait_until(lambda: one.now() > runner.planned_at + timedelta(seconds=2), "nobody gets the whole window any more")
+    wait_until(lambda: one.now() > runner.planned_at + timedelta(seconds=1), "nobody gets the whole window any more")
     late = one.enqueue(f"endless_{kind}", count=2)
     wait_until_running(one, 5)
     one.enqueue("noop", count=3)
@@ -260,9 +280,10 @@ def test_the_guard_interrupts_all_of_them(one: Installation, kind: str) -> None:
 
 def test_the_guard_ends_who_cannot_be_interrupted(one: Installation) -> None:
     """Before the dispatcher has to."""
+    one.timing = ROUGH._replace(min_window_seconds=60)  # nothing is started a second time
     stuck = one.enqueue("stuck_thread", count=2, interruptions=3)  # so that the next one costs an attempt
 
-    cycle = one.dispatch(WORKER_TIMEOUT="3", DISPATCH_TIMEOUT="9")
+    cycle = one.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="30")
 
     assert cycle.returncode == 2
     assert facts(one, stuck) == [("pending", 1, 0, 3)] * 2
@@ -294,23 +315,23 @@ def test_a_runner_that_is_told_to_stop_lets_them_finish(one: Installation, kind:
 @KINDS
 def test_of_many_running_the_culprit_is_found(one: Installation, kind: str) -> None:
     """Each is run again alone: the innocent lose nothing, the poison is dead after its three crashes."""
-    innocent = one.enqueue(f"wait_{kind}", count=10)
+    innocent = one.enqueue(f"wait_{kind}", count=6)
     poison = one.enqueue(f"poison_{kind}")[0]
-    innocent += one.enqueue(f"wait_{kind}", count=9)
+    innocent += one.enqueue(f"wait_{kind}", count=5)
 
     def is_over() -> bool:
-        one.dispatch(BATCH_SIZE="20", BACKOFF_BASE="0.001")
+        one.dispatch(BATCH_SIZE="12", BACKOFF_BASE="0.001")
         return "pending" not in one.statuses()
 
-    wait_until(is_over, "all is settled")
+    wait_until(is_over, "all is settled", seconds=120)
 
-    assert facts(one, innocent) == [UNHARMED] * 19
+    assert facts(one, innocent) == [UNHARMED] * 11
     job = one.job(poison)
     assert (job.status, job.attempts, job.crashes) == ("dead", 0, 3)
     assert "the runner exited with code 3" in job.last_error
 
 
-@KINDS
+@KINDS_AND_DATABASES
 def test_a_killed_runner_loses_nothing(each: Installation, kind: str) -> None:
     """All that ran are on its page: each is run again, alone, and no attempt is spent."""
     ids = each.enqueue(f"wait_{kind}", GATED, count=8)
@@ -347,7 +368,7 @@ def test_nobody_is_to_blame_for_the_database(one: Installation, kind: str) -> No
 # --- fencing ----------------------------------------------------------------------------------------------
 
 
-@KINDS
+@KINDS_AND_DATABASES
 def test_an_outcome_that_comes_after_the_lease_writes_nothing(each: Installation, kind: str) -> None:
     """Another host has taken over and finished; the late runner changes no row, and says so."""
     ids = each.enqueue(f"wait_{kind}", GATED, count=5)
@@ -481,6 +502,7 @@ def test_jobs_side_by_side_can_enqueue(each: Installation, kind: str) -> None:
     assert len(children) == 12
 
 
+@pytest.mark.every_database
 def test_a_threads_rows_commit_with_its_job(each: Installation) -> None:
     """Rows, jobs that were enqueued in the block, result and `done` are there together, or none of them is."""
     good = each.enqueue("book_thread", count=6)
@@ -502,6 +524,7 @@ def test_a_threads_rows_commit_with_its_job(each: Installation) -> None:
 @SERVERS
 def test_a_threads_rows_go_with_its_time(each: Installation) -> None:
     """Interrupted within the block; on SQLite, where it holds the only file, its runner is ended over it."""
+    each.timing = PATIENT
     late = each.enqueue("book_limited", count=2)
     mates = each.enqueue("book_thread", count=2)
 
@@ -509,7 +532,7 @@ def test_a_threads_rows_go_with_its_time(each: Installation) -> None:
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert facts(each, late + mates) == [("pending", 1, 0, 0)] * 2 + [UNHARMED] * 2
-    assert each.job(late[0]).last_error.startswith("timed out after 1.")
+    assert 1 <= seconds_until_time_out(each.job(late[0])) < 20
     assert sorted(row.job_id for row in each.rows("SELECT job_id FROM test_ledger")) == mates
 
 

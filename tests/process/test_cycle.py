@@ -17,6 +17,7 @@ from tests.tables import attempts, cycles, runners
 SUMMARY = re.compile(r"\[DISPATCHER\] (Pending jobs|Workers spawned|Successful workers|Failed workers): (\d+)$", re.M)
 
 
+@pytest.mark.every_database
 def test_a_cycle_drains_its_lane(installation: Installation) -> None:
     """23 pending jobs are run by five runners, each job once, and the cycle ends with 0 and says nothing."""
     installation.enqueue("ledger", count=23)
@@ -79,7 +80,7 @@ def test_a_runners_row_tells_its_life(embedded: Installation) -> None:
     assert (row.ending, row.exit_code, row.signal) == ("ok", 0, None)
     assert (row.jobs_done, row.jobs_failed) == (2, 1)
     assert row.planned_at <= row.heartbeat_at <= row.finished_at
-    assert 50 / 3 <= row.average_ms < 1000
+    assert 50 / 3 <= row.average_ms < 5000
     assert 1 << 20 < row.peak_memory < 1 << 30
     assert 0 < row.cpu_ms < 10_000
     assert embedded.job(1).worker_id == row.worker_id
@@ -88,7 +89,7 @@ def test_a_runners_row_tells_its_life(embedded: Installation) -> None:
 def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installation) -> None:
     """One failure costs one attempt and a wait of 2 × base; the next cycle after that finishes the job."""
     job_id = installation.enqueue("fail", '{"times": 1}')[0]
-    first = installation.dispatch(BACKOFF_BASE="0.5")
+    first = installation.dispatch(BACKOFF_BASE="1")
     failed = get_row(installation.database, job_id)
     wait_until(lambda: installation.now() > failed.run_at, "the job is due again")
 
@@ -97,7 +98,7 @@ def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installati
     assert (first.returncode, failed.status, failed.attempts) == (0, "pending", 1)
     assert failed.last_error.startswith("RuntimeError: failing as asked")
     attempt = installation.rows(select(attempts))[0]
-    assert 0.8 < (failed.run_at - attempt.finished_at).total_seconds() <= 1.1
+    assert 1.1 < (failed.run_at - attempt.finished_at).total_seconds() <= 2.2
     job = get_row(installation.database, job_id)
     assert (second.returncode, job.status, job.attempts) == (0, "done", 2)
     assert job.started_at >= failed.run_at
@@ -176,7 +177,7 @@ def test_a_runner_has_one_connection_and_an_idle_host_none(
 ) -> None:
     """While a cycle runs there are as many sessions as runners, and the dispatcher's; afterwards there is none."""
     installation.enqueue("breed", count=3)
-    installation.enqueue("sleep", '{"seconds": 0.3}', count=12)
+    installation.enqueue("latch", count=12)
     installation.database.close()
     name = make_url(installation.url).database
     server = databases.server(engine_name)
@@ -187,15 +188,22 @@ def test_a_runner_has_one_connection_and_an_idle_host_none(
     def sessions() -> int:
         return int(server.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} = '{name}'")[0][0])
 
-    seen = set()
+    seen = [0]
+
+    def are_all_there() -> bool:
+        seen.append(sessions())
+        return max(seen) >= 3
+
     cycle = installation.start("dispatcher")
+    wait_until(are_all_there, "three sessions are open")
+    installation.release_latch()
     while cycle.poll() is None:
-        seen.add(sessions())
+        seen.append(sessions())
     wait_until(lambda: sessions() == 0, "no session is left")
 
     assert cycle.communicate() == ("", "")
     assert cycle.returncode == 0
-    assert 3 <= max(seen) <= 4
+    assert max(seen) <= 4
 
 
 def test_a_slot_that_is_freed_goes_to_the_next_lane(installation: Installation) -> None:
@@ -217,7 +225,7 @@ def test_lanes_that_must_wait_are_served_in_turn(embedded: Installation) -> None
         embedded.enqueue("sleep", '{"seconds": 0.3}', count=20, lane=lane)
 
     for _ in range(3):
-        embedded.dispatch(HOST_MAX_WORKERS="1", WORKER_TIMEOUT="1", DISPATCH_TIMEOUT="2.5")
+        embedded.dispatch(HOST_MAX_WORKERS="1", WORKER_TIMEOUT="1.5", DISPATCH_TIMEOUT="4")
 
     lives = embedded.rows(select(runners).order_by(runners.c.planned_at))
     assert [each.lane for each in lives] == ["first", "second", "third"]

@@ -8,21 +8,23 @@ from sqlalchemy import select
 
 from mayfly.opening import create_embedded
 from tests.factories import insert_runs
-from tests.process.installation import Installation
+from tests.process.installation import Installation, wait_until
 from tests.tables import runners
 
 WINDOW: Mapping[str, str] = {
     "HANDLERS": "tests.process.long",
     "BACKOFF_BASE": "0.000001",
     "WORKER_TIMEOUT": "8",
-    "DISPATCH_TIMEOUT": "10",
+    "DISPATCH_TIMEOUT": "8.5",
     "MAX_WORKERS": "1",
     "CONCURRENCY": "1",
 }
-NAP = '{"seconds": 2}'  # a runner that has run one, or that is started after it, has no whole window
+NAP = '{"seconds": 1.2}'  # a runner that has run one, or that is started after it, has no whole window
 USUAL = 8  # a whole window: of what a runner has left when it has started, it is always more
 SHORT_NAP = '{"seconds": 1}'
 LONGER_THAN_ANY_WINDOW = 50
+WIDE: Mapping[str, str] = {**WINDOW, "WORKER_TIMEOUT": "16", "DISPATCH_TIMEOUT": "18"}
+NARROW: Mapping[str, str] = {**WINDOW, "WORKER_TIMEOUT": "3", "DISPATCH_TIMEOUT": "5"}
 
 
 def teach(installation: Installation, type_name: str, seconds: float, **changes: Any) -> None:
@@ -85,9 +87,9 @@ def test_people_are_told(embedded: Installation) -> None:
 def test_a_jobs_own_limit_is_all_that_it_needs(embedded: Installation) -> None:
     """However long others of its type took before it had one."""
     teach(embedded, "nap_timed", LONGER_THAN_ANY_WINDOW)
-    embedded.enqueue("nap_timed", SHORT_NAP, count=2)
+    embedded.enqueue("nap_timed", '{"seconds": 1.8}', count=2)
 
-    embedded.dispatch(**WINDOW)
+    embedded.dispatch(**WIDE)
 
     assert embedded.statuses() == {"done": 2}
 
@@ -105,12 +107,11 @@ def test_what_fits_into_no_window_gets_a_whole_one(embedded: Installation) -> No
 def test_what_always_times_out_comes_to_its_end(embedded: Installation) -> None:
     """It is not put off for ever: each attempt has a whole window, and the last one is the last."""
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW, outcome="timed out")
-    job_id = embedded.enqueue("nap", '{"seconds": 60}', max_attempts=2)[0]
+    spent = {"max_attempts": 2, "interruptions": 3}  # so that each interruption costs an attempt
+    job_id = embedded.enqueue("nap", '{"seconds": 60}', **spent)[0]
     embedded.enqueue("errand", SHORT_NAP, priority=0)
 
-    for _ in range(9):  # three; where the start takes a tenth of the window, a few interruptions come before
-        if embedded.job(job_id).status != "dead":
-            embedded.dispatch(**WINDOW)
+    wait_until(lambda: embedded.dispatch(**NARROW) and embedded.job(job_id).status == "dead", "it has ended")
 
     job = embedded.job(job_id)
     assert (job.status, job.attempts) == ("dead", 2)
@@ -139,7 +140,7 @@ def test_a_runner_that_comes_late_defers_too(embedded: Installation) -> None:
     teach(embedded, "nap", LONGER_THAN_ANY_WINDOW, lane="second")
     embedded.enqueue("errand", '{"seconds": 3}', lane="first")
     job_id = embedded.enqueue("nap", SHORT_NAP, lane="second")[0]
-    one_slot = {**WINDOW, "HOST_MAX_WORKERS": "1"}
+    one_slot = {**WIDE, "HOST_MAX_WORKERS": "1"}
 
     embedded.dispatch(**one_slot)
     first = embedded.job(job_id)
@@ -155,9 +156,11 @@ def test_a_lane_that_lingers_has_a_fresh_runner_at_once(embedded: Installation) 
     teach(embedded, "nap", USUAL)
     embedded.enqueue("nap", NAP, count=2)
 
-    embedded.dispatch(**WINDOW, LINGER="8")
+    dispatcher = embedded.start("dispatcher", **WINDOW, LINGER="40")
+    wait_until(lambda: embedded.statuses() == {"done": 2}, "both are done")
+    dispatcher.terminate()
+    dispatcher.communicate(timeout=60)
 
-    assert embedded.statuses() == {"done": 2}
     assert (number_of_runners(embedded), embedded.lane_lines()[-1]["deferred"]) == (2, "1")
 
 

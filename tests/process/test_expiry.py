@@ -32,7 +32,7 @@ def test_what_came_too_late_is_cancelled_and_told(embedded: Installation, kind: 
 def test_a_job_expires_while_its_runner_holds_it(embedded: Installation) -> None:
     """Claimed in time, with the one before it, and too late when its turn comes."""
     embedded.enqueue("latch")
-    until = embedded.now() + timedelta(seconds=5)
+    until = embedded.now() + timedelta(seconds=6)
     [late] = embedded.enqueue("noop", expires_at=until)
     cycle = embedded.start("dispatcher", MAX_WORKERS="1")
     embedded.wait_for_latch()

@@ -87,6 +87,7 @@ def bare_script(engine_name: str, url: str) -> str:
     return connect.get(engine_name, lambda: f"import pymysql; pymysql.connect(**{mysql_arguments(url)})")()
 
 
+@pytest.mark.every_database
 def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installation, engine_name: str) -> None:
     """Beyond what the interpreter and the driver need: our own light modules, and little of the standard library.
 
@@ -112,6 +113,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.every_database
 def test_a_cycle_with_work_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
     """SQLAlchemy and pydantic above all; and without the other databases: each of these costs 20 ms and more."""
     installation.enqueue("noop")
@@ -192,7 +194,7 @@ def test_an_idle_cycle_leaves_what_the_full_path_leaves(installation: Installati
     first, second = installation.rows(select(cycles).order_by(cycles.c.id))
     assert without_times(first) == without_times(second)
     for row in (first, second):
-        assert row.started_at <= row.finished_at < row.started_at + timedelta(seconds=30)
+        assert row.started_at <= row.finished_at < row.started_at + timedelta(seconds=60)
         assert 0 < row.duration_ms < 60_000
     (lock,) = installation.rows(select(locks).where(locks.c.name == "plan"))
     assert (lock.holder, lock.lease_until, lock.number) == (None, None, second.id)
@@ -209,7 +211,7 @@ def test_idle_cycles_follow_each_other(installation: Installation) -> None:
 
     assert [Run(installation, *MINUTE).was_full_path for _ in range(3)] == [False] * 3
 
-    numbers = [row.id for row in installation.rows(select(cycles))]
+    numbers = [row.id for row in installation.rows(select(cycles).order_by(cycles.c.started_at))]
     assert numbers == sorted(set(numbers))
     assert installation.log.count("Dispatch Summary:") == len(numbers) == 4
 
@@ -300,6 +302,7 @@ LEFT_OUT = {
 }
 
 
+@pytest.mark.every_database
 def test_the_probe_asks_all_that_the_full_path_asks(installation: Installation) -> None:
     """What somebody adds to the cycle fails here, until the probe asks about it too or is known not to need to."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
@@ -522,7 +525,7 @@ def test_who_watches_gets_the_full_path(embedded: Installation) -> None:
         shown = b""
         while b"Avg worker duration" not in shown:
             shown += os.read(ours, 4096)
-        watched.wait(30)
+        watched.wait(60)
     os.close(ours)
 
     assert b"[DISPATCHER] No pending jobs, skipping worker spawn" in shown

@@ -5,12 +5,14 @@ import signal
 from collections import Counter
 from datetime import timedelta
 
+import pytest
 from sqlalchemy import select
 
+from mayfly.timing import Timing
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import cycles, jobs, runners
 
-SOON = timedelta(seconds=5)  # a minute would be cron's; the machine may be busy
+SOON = timedelta(seconds=30)  # a minute would be cron's; the machine may be busy
 LINGERING = {"LINGER": "40", "POLL_INTERVAL": "0.1"}
 
 
@@ -24,7 +26,7 @@ def start_lingering(installation: Installation, **settings: str) -> StartedProce
 
 def stop(dispatcher: StartedProcess) -> None:
     dispatcher.send_signal(signal.SIGTERM)
-    assert (dispatcher.communicate(timeout=30), dispatcher.returncode) == (("", ""), 0)
+    assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
 
 
 def wait_for_done(installation: Installation, count: int) -> None:
@@ -48,6 +50,7 @@ def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> 
 
 def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:
     """Jobs that follow each other closely need one runner, not one each."""
+    embedded.timing = Timing(idle_runner_seconds=30)
     dispatcher = start_lingering(embedded)
 
     for number in range(1, 6):
@@ -75,21 +78,24 @@ def test_a_job_does_not_wait_behind_one_that_takes_long(embedded: Installation) 
 
 def test_a_job_that_killed_its_runner_is_not_left_to_one_that_may_not_take_it(embedded: Installation) -> None:
     """A runner that waits in the lane has run others: it leaves, and so does not stand for the fresh one it needs."""
-    dispatcher = start_lingering(embedded, BACKOFF_BASE="2")
+    embedded.timing = Timing(idle_runner_seconds=60)  # it would wait until the dispatcher ends
+    dispatcher = start_lingering(embedded, BACKOFF_BASE="60")
     [job_id] = embedded.enqueue("die_once")
     wait_until(lambda: embedded.job(job_id).crashes == 1, "its runner has died")
 
     embedded.enqueue("noop")
     wait_for_done(embedded, 1)
-    wait_until(lambda: embedded.job(job_id).status == "done", "a fresh runner has run it", seconds=15)
+    embedded.execute(f"UPDATE mayfly_jobs SET run_at = created_at WHERE id = {job_id}")
+    wait_until(lambda: embedded.job(job_id).status == "done", "a fresh runner has run it")
 
     dispatcher.send_signal(signal.SIGTERM)
-    dispatcher.communicate(timeout=30)
+    dispatcher.communicate(timeout=60)
     assert len(embedded.rows(select(runners))) == 3
 
 
 def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installation) -> None:
     """A runner goes on after the handover until there is relief, which is held up here by an import."""
+    embedded.timing = Timing(idle_runner_seconds=60, handover_seconds=60)
     first = start_lingering(embedded)
     embedded.enqueue("noop")
     wait_for_done(embedded, 1)
@@ -99,12 +105,13 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
     wait_for_done(embedded, 4)
     embedded.release_latch()
 
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    stop(first)
     stop(second)
     oldest = embedded.rows(select(runners).order_by(runners.c.planned_at))[0]
     assert oldest.jobs_done == 4
 
 
+@pytest.mark.every_database
 def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
     """The lock passes at once; what runs is finished under the first, what comes is run under the second."""
     first = start_lingering(installation)
@@ -117,7 +124,7 @@ def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
 
     assert first.poll() is None
     installation.release_latch()
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     wait_for_done(installation, 8)
     stop(second)
     ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
@@ -129,6 +136,7 @@ def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
     assert "Skipped" not in installation.log
 
 
+@pytest.mark.every_database
 def test_handovers_under_load_lose_and_repeat_nothing(installation: Installation) -> None:
     """Four dispatchers in a row, each taking over from the last while jobs run: every job is run once."""
     dispatchers = [start_lingering(installation)]
@@ -139,7 +147,7 @@ def test_handovers_under_load_lose_and_repeat_nothing(installation: Installation
     wait_for_done(installation, 90)
 
     for leaving in dispatchers[:-1]:
-        assert (leaving.communicate(timeout=30), leaving.returncode) == (("", ""), 0)
+        assert (leaving.communicate(timeout=60), leaving.returncode) == (("", ""), 0)
     stop(dispatchers[-1])
     ran = Counter(line.split()[0] for line in (installation.home / "ledger").read_text().splitlines())
     assert len(ran) == 90
@@ -162,7 +170,7 @@ def test_a_full_lane_stays_within_its_maximum_across_a_handover(embedded: Instal
     assert embedded.statuses() == {"processing": 1, "pending": 1, "done": 1}
     embedded.release_latch()
     wait_for_done(embedded, 3)
-    assert (first.communicate(timeout=30), first.returncode) == (("", ""), 0)
+    assert (first.communicate(timeout=60), first.returncode) == (("", ""), 0)
     stop(second)
 
 
@@ -251,7 +259,7 @@ def test_interrupt_ends_the_dispatchers_of_this_host(embedded: Installation) -> 
     assert f"Dispatcher {first.pid} is still there after 0.1 s" in hasty.stdout
     assert (patient.returncode, patient.stderr) == (0, "")
     for dispatcher in (first, second):
-        assert (dispatcher.communicate(timeout=30), dispatcher.returncode) == (("", ""), 0)
+        assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
     assert embedded.run("mayfly", "interrupt").stdout == "No dispatcher of this host runs.\n"
 
 

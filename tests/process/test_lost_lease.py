@@ -15,8 +15,8 @@ from sqlalchemy import Row, select
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import jobs, locks, runners
 
-GUARD_SECONDS = 4
-SHORT = {"WORKER_TIMEOUT": f"{GUARD_SECONDS}", "DISPATCH_TIMEOUT": "5"}
+GUARD_SECONDS = 5
+SHORT = {"WORKER_TIMEOUT": f"{GUARD_SECONDS}", "DISPATCH_TIMEOUT": "6"}
 GATED = '{"gate": "go"}'  # runs until `release_latch`
 GATED_AND_BOOKED = '{"gate": "go", "booked": true}'
 SOON = {"BACKOFF_BASE": "0.05"}
@@ -76,6 +76,7 @@ def finish_elsewhere(installation: Installation) -> None:
 # --- leases -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.every_database
 def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installation) -> None:
     """Another host has finished its job; when it goes on it changes no row, and the log says `lost lease`."""
     installation.enqueue("witnessed", GATED)
@@ -87,7 +88,7 @@ def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installat
         await_lease(installation, GUARD_SECONDS + 1)
         finish_elsewhere(installation)
         settled = everything(installation)
-    cycle.communicate(timeout=30)
+    cycle.communicate(timeout=60)
 
     assert everything(installation) == settled
     assert (settled[0].status, settled[0].attempts, settled[0].crashes, settled[0].claims) == ("done", 1, 1, 2)
@@ -109,13 +110,14 @@ def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: 
         await_lease(installation, GUARD_SECONDS + 1)
         finish_elsewhere(installation)
         settled = everything(installation)
-    cycle.communicate(timeout=30)
+    cycle.communicate(timeout=60)
 
     assert everything(installation) == settled
     assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
     assert "lost lease" in installation.log
 
 
+@pytest.mark.every_database
 def test_a_runner_that_slept_through_its_lease_says_so(installation: Installation) -> None:
     """A machine was suspended, and its clocks with it: it does not settle the job that another host now works on."""
     job_id = installation.enqueue("witnessed", GATED)[0]
@@ -129,9 +131,9 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
             wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
             elsewhere.enter_context(stopped(cycle))
             installation.release_latch()
-        _, complained = runner.communicate(timeout=30)
+        _, complained = runner.communicate(timeout=60)
         meanwhile = installation.job(job_id)
-    cycle.communicate(timeout=30)
+    cycle.communicate(timeout=60)
 
     assert (runner.returncode, complained) == (0, "")
     assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
@@ -156,7 +158,7 @@ def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) 
         expire_leases(installation)
         finish_elsewhere(installation)
         settled = everything(installation)
-    _, complained = runner.communicate(timeout=30)
+    _, complained = runner.communicate(timeout=60)
 
     assert everything(installation) == settled
     assert (runner.returncode, complained) == (0, "")
@@ -187,6 +189,7 @@ def enqueue_three(installation: Installation) -> list[int]:
     return [installation.enqueue("witnessed", payload)[0] for payload in ('{"seconds": 0.1}', GATED, GATED)]
 
 
+@pytest.mark.every_database
 def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     """It sees that the processes are gone, and on their page who was running; no lease is waited for."""
     ids = enqueue_three(installation)
@@ -204,6 +207,7 @@ def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     assert [run.split()[0] for run in runs(installation)].count(str(ids[1])) == 2
 
 
+@pytest.mark.every_database
 def test_another_host_waits_for_the_lease(installation: Installation) -> None:
     """It can see neither processes nor page: after the lease all are run again, each in a claim of its own."""
     ids = enqueue_three(installation)
@@ -233,7 +237,7 @@ def test_a_live_runner_is_not_rescued(installation: Installation) -> None:
 
     cycles = [installation.dispatch(HOST_NAME=host) for host in ("anna", "bert")]
     installation.release_latch()
-    _, complained = runner.communicate(timeout=30)
+    _, complained = runner.communicate(timeout=60)
 
     assert [cycle.returncode for cycle in cycles] == [0, 0]
     assert (runner.returncode, complained) == (0, "")
@@ -265,7 +269,7 @@ def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Instal
 
     embedded.execute("UPDATE mayfly_jobs SET status = 'cancelled'")
     cycle = embedded.start("dispatcher")
-    cycle.communicate(timeout=30)
+    cycle.communicate(timeout=60)
 
     assert embedded.processes() == []
 
@@ -282,6 +286,7 @@ with planning(open_database(settings), settings.host_name):
 """
 
 
+@pytest.mark.every_database
 def test_a_planner_that_died_is_not_waited_for(installation: Installation) -> None:
     """Its own host sees that it is dead, and plans at once."""
     die_planning(installation)
@@ -299,7 +304,7 @@ def test_another_host_waits_for_the_lease_of_the_lock(embedded: Installation) ->
     [lock] = embedded.rows(select(locks).where(locks.c.name == "plan"))
     lease_left = lock.lease_until - embedded.now()
     job_id = embedded.enqueue("noop")[0]
-    lease_until = embedded.now() + timedelta(seconds=4)
+    lease_until = embedded.now() + timedelta(seconds=3)
     end_lock(embedded, lease_until)
 
     cycle = embedded.dispatch(HOST_NAME="bert")

@@ -14,7 +14,7 @@ from mayfly.jobs.audit import Deed
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
-SECONDS = 40.0
+SECONDS = 90.0
 
 
 @dataclass(frozen=True)

@@ -130,10 +130,12 @@ def test_a_missing_package_is_a_sentence(embedded: Installation) -> None:
 def test_who_asks_too_often_is_told_to_wait(serving: Any) -> None:
     """429 with Retry-After, for that token alone."""
     api: Api = serving(CONSOLE_RATE="1")
-    answers = [api.ask("GET", HERE) for _ in range(15)]
+    answers = [api.ask("GET", HERE)]
+    while answers[-1].status == 200 and len(answers) < 100:
+        answers.append(api.ask("GET", HERE))
     other = api.ask("GET", HERE, token=api.make_token("other", "read"))
 
-    assert {each.status for each in answers} == {200, 429}
+    assert (answers[0].status, answers[-1].status) == (200, 429)
     assert int(answers[-1].headers["retry-after"]) >= 1
     assert other.status == 200
 

@@ -57,6 +57,7 @@ def test_a_key_that_was_used_for_something_else_is_refused(api: Api) -> None:
     assert (answer.status, api.installation.statuses()) == (422, {"pending": 1})
 
 
+@pytest.mark.every_database
 def test_of_many_at_once_with_one_key_one_enqueues(api: Api) -> None:
     """The others wait for it and get its answer."""
     answers: list[Answer] = []

