@@ -10,8 +10,8 @@ from mayfly.clock import monotonic
 from mayfly.errors import MayflyError
 from mayfly.forking import forget_signals, fork_into
 from mayfly.logs import Log
+from mayfly.timing import timing
 
-SECONDS = 2.0  # for all of it: a name that is looked up, a server that is silent, a database that is gone
 LATE_SECONDS = 0.1  # that the kernel may need
 _DONE = b"."
 
@@ -25,12 +25,12 @@ class Errand:
         self._name = name
         self._log = log
         self._end, writing = os.pipe()
-        self._until = monotonic() + SECONDS
+        self._until = monotonic() + timing().notify_seconds
 
         def go() -> int:
             forget_signals()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, SECONDS)  # its default is the end: nothing can wait through it
+            signal.setitimer(signal.ITIMER_REAL, timing().notify_seconds)  # nothing can wait through its end
             os.close(self._end)
             if let_go is not None:
                 let_go()
@@ -51,7 +51,7 @@ class Errand:
     def wait(self) -> None:
         """Until it is over, which it is in time; that it was cut short is told."""
         if not self.await_end() or os.read(self._end, 1) != _DONE:
-            self._log.say(events.errand_cut(self._name, SECONDS))
+            self._log.say(events.errand_cut(self._name, timing().notify_seconds))
         os.close(self._end)
 
     def await_end(self) -> bool:

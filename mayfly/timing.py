@@ -14,6 +14,9 @@ class Timing(NamedTuple):
     overdue_seconds: float = 1.0  # a runner that should have exited by itself is killed this much later
     handover_seconds: float = 3.0  # runners of a dispatcher that has handed over claim for this long
     min_window_seconds: float = 2.0  # a runner is not started with less than this left of its window
+    # Heartbeat, alerts, metrics and traces, each sent by a process of its own.
+    notify_seconds: float = 2.0  # for all that one of them does: look up a name, connect, send
+    request_seconds: float = 1.0  # for each of connecting, sending and waiting
     # Lingering runners.
     idle_runner_seconds: float = 5.0  # a runner in an empty lane waits for this long
     # Leases.

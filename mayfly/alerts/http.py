@@ -5,8 +5,8 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from urllib.parse import urlsplit
 
 from mayfly.errors import Undelivered
+from mayfly.timing import timing
 
-TIMEOUT_SECONDS = 1.0  # for each of connecting, sending and waiting
 AGENT = "mayfly"
 
 
@@ -14,7 +14,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
     """Raises Undelivered unless the answer is one of success. The URL is a secret: it is in no error."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+    connection = kind(parts.hostname or "", parts.port, timeout=timing().request_seconds)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("POST", target, body, {"User-Agent": AGENT, **headers})

@@ -11,8 +11,8 @@ from email.utils import format_datetime
 from urllib.parse import unquote, urlsplit
 
 from mayfly.alerts.decide import Alert, Told
-from mayfly.alerts.http import TIMEOUT_SECONDS
 from mayfly.errors import Undelivered
+from mayfly.timing import timing
 
 PORTS = {"smtp": 25, "smtps": 465}
 HERE = ("localhost", "127.0.0.1", "::1")
@@ -36,8 +36,8 @@ def send(url: str, message: EmailMessage) -> None:
 
 def _connect(scheme: str, host: str, port: int) -> smtplib.SMTP:
     if scheme == "smtps":
-        return smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=ssl.create_default_context())
-    server = smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS)
+        return smtplib.SMTP_SSL(host, port, timeout=timing().request_seconds, context=ssl.create_default_context())
+    server = smtplib.SMTP(host, port, timeout=timing().request_seconds)
     server.ehlo()
     if (
         server.has_extn("starttls") and host not in HERE

@@ -16,6 +16,7 @@ import pytest
 from dispatcher.lock import take_lock
 from mayfly.settings import load
 from mayfly.statedir import lock_path, open_state_dir
+from mayfly.timing import Timing
 from tests.process.installation import Installation, wait_until
 from tests.receivers import (
     Heard,
@@ -261,6 +262,7 @@ def test_a_receiver_can_harm_no_cycle(
     embedded: Installation, receiver: Receiver, arrange: Callable[[Receiver], str]
 ) -> None:
     """Exit code and jobs are as without it; it costs two seconds at most, and a line in the log."""
+    embedded.timing = Timing()
     url = arrange(receiver)
     embedded.dispatch()
     embedded.enqueue("give_up")
@@ -289,6 +291,7 @@ def seconds_after_the_summary(installation: Installation) -> float:
 
 def test_a_mail_server_that_says_nothing_harms_no_cycle(embedded: Installation) -> None:
     """It is waited for, but not for long."""
+    embedded.timing = Timing()
     embedded.enqueue("give_up")
     with silent_port() as port:
         cycle = embedded.dispatch(ALERT_MAIL_TO="ann@example.com", ALERT_SMTP_URL=f"smtp://127.0.0.1:{port}")
@@ -300,6 +303,7 @@ def test_a_mail_server_that_says_nothing_harms_no_cycle(embedded: Installation) 
 
 def test_what_does_not_end_by_itself_is_ended(embedded: Installation, receiver: Receiver) -> None:
     """Whatever it hangs in: here, an answer of which a byte comes now and then, for ever."""
+    embedded.timing = Timing()
     with dripping_port() as port:
         cycle = embedded.dispatch(HEARTBEAT_URL=f"http://127.0.0.1:{port}")
 
