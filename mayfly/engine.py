@@ -103,7 +103,7 @@ class Database:
                 finally:
                     self._ambient.joined = None
         except (DBAPIError, self.dialect.errors) as error:
-            original = (error.orig or error) if isinstance(error, DBAPIError) else error
+            original = _driver_error(error)
             self._end(connection, original)
             raise self._explain_known(original) or error from error
         except BaseException as error:
@@ -114,7 +114,9 @@ class Database:
 
     def _begin_lent(self) -> "tuple[Connection, ExitStack, Lent]":
         """A BEGIN that finds its connection closed is repeated once, on a new one; nothing was written yet."""
-        from mayfly.lending import lend  # as above
+        from sqlalchemy.exc import DBAPIError  # as above
+
+        from mayfly.lending import lend
 
         for is_last in (False, True):
             begun, connection = ExitStack(), None
@@ -122,10 +124,11 @@ class Database:
                 connection = self._pool.take()
                 self._measure_once(connection)
                 return connection, begun, begun.enter_context(lend(connection, self.url))
-            except self.dialect.errors as error:
-                was_cut = connection is not None and self._end(connection, error)
+            except (DBAPIError, self.dialect.errors) as error:
+                original = _driver_error(error)
+                was_cut = connection is not None and self._end(connection, original)
                 if is_last or not was_cut:
-                    raise self._explain(error) from error
+                    raise self._explain(original) from error
             except BaseException as error:
                 if connection is not None:
                     self._end(connection, error)
@@ -235,3 +238,8 @@ class Database:
 
     def _explain_known(self, error: BaseException) -> DatabaseError | None:
         return explain(error, self.dialect, self.name, TRIES)
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """SQLAlchemy wraps the driver's errors."""
+    return getattr(error, "orig", None) or error

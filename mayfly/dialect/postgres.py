@@ -40,7 +40,10 @@ class PostgreSQL(Dialect):
         session = (
             f"-c timezone=UTC -c statement_timeout={base.STATEMENT_SECONDS}s -c lock_timeout={base.LOCK_SECONDS}s "
             # No JIT: to compile a statement takes longer than any of ours takes.
-            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off"
+            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off "
+            # The session of a host that was cut off, and its locks, end within seconds.
+            f"-c tcp_user_timeout={base.STATEMENT_SECONDS * 1000} -c tcp_keepalives_idle={base.CONNECT_SECONDS} "
+            "-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
         )
         ours = {
             "connect_timeout": base.CONNECT_SECONDS,
