@@ -1,22 +1,17 @@
 """Errors of a database that no program expects, and sessions that its server has closed."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing
-from itertools import pairwise
 
 import pytest
 from sqlalchemy import text
 
-from mayfly import Job, enqueue, handler, rate
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import DatabaseCrowded, DatabaseFailed, SchemaDamaged
-from mayfly.testing import drain, using_database
 from tests.database.factories import rows_of, run_sql, servers_only
 from tests.database.test_engine import INSERT, SELECT, kill, own_session
 from tests.databases import Databases
-from tests.tables import jobs, limits
+from tests.tables import jobs
 
 SLEEP = {"mysql": "SELECT SLEEP(30)", "postgresql": "SELECT pg_sleep(30)"}
 CANCEL = {"mysql": "KILL QUERY {}", "postgresql": "SELECT pg_cancel_backend({})"}
@@ -101,28 +96,3 @@ def test_one_missing_table_is_named(database: Database) -> None:
 
     with pytest.raises(SchemaDamaged, match="mayfly_pauses"):
         database.run(lambda connection: connection.execute("SELECT * FROM mayfly_pauses"))
-
-
-@pytest.fixture
-def used_at_start(migrated_url: str) -> Iterator[list[int]]:
-    """How many units of a rate are used when each of its jobs starts."""
-    seen: list[int] = []
-    with using_database(migrated_url) as fresh:
-
-        @handler("call", limits=rate("api", 1000, per="second"))
-        def call(_job: Job) -> None:
-            with closing(Database(fresh.url)) as other:
-                seen.append(rows_of(other, limits)[0].used)
-
-        yield seen
-
-
-def test_a_short_window_is_used_when_a_job_starts(used_at_start: list[int]) -> None:
-    """Taken ahead for a group of jobs, a unit of one second would be used in the next one."""
-    for _ in range(20):
-        enqueue("call")
-
-    drain()
-
-    assert len(used_at_start) == 20
-    assert all(after in (before + 1, 1) for before, after in pairwise(used_at_start)), "1: the next window has begun"

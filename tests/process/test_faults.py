@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -85,6 +86,17 @@ def test_an_unknown_error_of_the_database_ends_no_runner(embedded: Installation)
         assert (job.status, job.attempts, job.crashes) == ("done", 1, 0)
     [cycle] = embedded.rows("SELECT finished_at FROM mayfly_cycles")
     assert cycle.finished_at is not None
+
+
+def test_a_unit_of_a_short_window_is_used_when_its_job_starts(embedded: Installation) -> None:
+    """Taken ahead for a group of jobs, it would be used in the next second, with that second's own units."""
+    embedded.enqueue("call", count=50)
+
+    assert embedded.dispatch(HANDLERS="tests.process.limited", BATCH_SIZE="50", MAX_WORKERS="1").returncode == 0
+
+    used = [int(line) for line in (embedded.home / "used").read_text().splitlines()]
+    assert len(used) == 50
+    assert all(after in (before + 1, 1) for before, after in pairwise(used)), "1: the next window has begun"
 
 
 @contextmanager
