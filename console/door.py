@@ -101,7 +101,7 @@ class Door:
 
     def _find(self, text: str) -> Token | None:
         database = self._site.database
-        database.keep_time(CLOCK_SECONDS)
+        database.refresh_clock(CLOCK_SECONDS)
         now = database.clock.now()
         token = database.read(lambda connection: tokens.find(connection, text, now))
         if token is not None and token.is_unseen(now):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
-from dispatcher.cycle import run_cycle
+from dispatcher.cycle import describe, run_cycle
 from dispatcher.handover import take_over
 from dispatcher.lock import HostLock, take_lock
 from dispatcher.plan import Plan
@@ -75,9 +75,9 @@ def dispatch(
     watchers.begin(let_go=lock.close)
     try:
         summary = run_locked(settings, log, lanes, started, lock)
-    except MayflyError as error:
-        log.say(events.cycle_failed(str(error)))
-        watchers.end(exits.ERROR, str(error))
+    except Exception as error:
+        log.say(events.cycle_failed(describe(error)))
+        watchers.end(exits.ERROR, describe(error))
         raise
     watchers.end(summary.exit_code, summary_text(summary, settings.host_name), summary)
     _complain(trouble_paragraph(summary, settings.host_name, _log_name(settings)), echo)
@@ -94,13 +94,7 @@ def run_locked(settings: Settings, log: Log, lanes: frozenset[str], started: flo
 
 def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> World:
     database = opening.open_database(settings)
-    try:
-        database.read(require_version)
-        _refuse_unknown(lanes, settings, database)
-    except MayflyError:
-        database.close()
-        raise
-    return World(
+    world = World(
         settings=settings,
         database=database,
         log=log,
@@ -110,6 +104,14 @@ def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: flo
         started=started,
         only_lanes=lanes,
     )
+    world.statements.set(started + settings.dispatch_timeout)
+    try:
+        database.read(require_version)
+        _refuse_unknown(lanes, settings, database)
+    except MayflyError:
+        world.close()
+        raise
+    return world
 
 
 def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started: float) -> int:

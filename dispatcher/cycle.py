@@ -1,10 +1,14 @@
 """One cycle, readable as the story it is: verify, rescue, schedule, plan, spawn, supervise, linger, prune, sum up."""
 
+import traceback
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from dispatcher.aftermath import Aftermath, tell_ending
+from dispatcher.deadline import LAST_STATEMENTS_SECONDS
 from dispatcher.endings import ending_of, would_end_again
 from dispatcher.foresight import informed
 from dispatcher.handover import hand_over
@@ -42,6 +46,7 @@ class Progress:
     broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
     sliced: dict[str, int] = field(default_factory=dict)  # jobs of a lane that go on in the next cycle
     deferred: dict[str, int] = field(default_factory=dict)  # and those that wait for a runner with more time
+    unsettled: list[EndedChild] = field(default_factory=list)  # whose jobs could not be written yet
     repeats: int = 0  # transactions that runners had to run again
 
     def note(self, ended: EndedChild) -> None:
@@ -72,16 +77,40 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
     try:
         aftermath, scheduled, planned = rescue_and_plan(world)
         spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
-        spawn(world, spawner, supervisor, planned)
-        linger.begin()
+        with contained(world, progress, linger):
+            spawn(world, spawner, supervisor, planned)
+            linger.begin()
         while supervisor.alive or (supervisor.may_spawn and linger.goes_on):
+            is_late = supervisor.guard_fired or monotonic() >= supervisor.deadline
+            world.statements.set(supervisor.deadline + (LAST_STATEMENTS_SECONDS if is_late else 0))
             supervise(world, spawner, supervisor, aftermath, planned, progress, linger)
             if supervisor.must_hand_over:
                 hand_over(world, lock, supervisor, planned.cycle_id)
         forget_leaving(world.directory, planned.cycle_id)
     finally:
         supervisor.close()
+    world.statements.set(supervisor.deadline + LAST_STATEMENTS_SECONDS)
     return finish(world, aftermath, scheduled, planned, progress, linger, supervisor)
+
+
+@contextmanager
+def contained(world: World, progress: Progress, linger: Linger | None = None) -> Iterator[None]:
+    """From the first runner on, no error ends the cycle: runners that work are supervised to their end."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - also an error of ours: it must not cost healthy runners their jobs
+        if linger is not None:
+            linger.end()
+        progress.problems.append(describe(error))
+        world.log.say(events.cycle_failed(describe(error)))
+
+
+def describe(error: Exception) -> str:
+    """Errors of our own say all in a sentence; of others the place matters too."""
+    if isinstance(error, MayflyError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (in {last.name}, {last.filename}:{last.lineno})"
 
 
 def verify(world: World) -> None:
@@ -132,15 +161,15 @@ def supervise(
 ) -> None:
     """Wait until something happens. A slot that becomes free goes to whoever has work, and so does one that is."""
     ended = supervisor.wait(linger.seconds)
-    start_refused(world, spawner, supervisor)
+    with contained(world, progress, linger):
+        start_refused(world, spawner, supervisor)
     for each in ended:
         tell_ending(world, each)
         progress.note(each)
     if ended:
         linger.note_end()
-    try:
-        for each in ended:
-            aftermath.of_ended(each)
+    with contained(world, progress, linger):
+        settle_ended(aftermath, progress, ended)
         if supervisor.may_spawn and not progress.problems and (ended or linger.sees_work()):
             without = frozenset(progress.broken_lanes) if ended else linger.left_alone(progress.broken_lanes)
             more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor), progress.aside(world))
@@ -148,11 +177,14 @@ def supervise(
                 tell_plan(world, more, only_started=True)
                 spawn(world, spawner, supervisor, more)
                 linger.note_plan()
-    except MayflyError as error:
-        # The runners still have to be watched to their end; what they held is rescued in the next cycle.
-        linger.end()
-        progress.problems.append(str(error))
-        world.log.say(events.cycle_failed(str(error)))
+
+
+def settle_ended(aftermath: Aftermath, progress: Progress, ended: Sequence[EndedChild] = ()) -> None:
+    """The jobs of runners that have ended; what cannot be written now is tried again when the next one ends."""
+    progress.unsettled.extend(ended)
+    while progress.unsettled:
+        aftermath.of_ended(progress.unsettled[0])
+        del progress.unsettled[0]
 
 
 def finish(
@@ -166,15 +198,12 @@ def finish(
 ) -> Summary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, batches, tally = 0, 0, aftermath.tally
-    try:
+    with contained(world, progress):
+        settle_ended(aftermath, progress)
         world.database.run(lambda connection: carry_over(connection, world))
-        pruned = prune(world.database, JOBS, keep_from(world.settings))
-        if pruned:
-            world.log.say(events.pruned(pruned))
+        pruned = prune_old(world)
         tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
         batches = count_completed(world)
-    except MayflyError as error:
-        progress.problems.append(str(error))
     summary = Summary(
         cycle_id=planned.cycle_id,
         pending=str(planned.counted),
@@ -198,6 +227,20 @@ def finish(
     tell_summary(world, summary)
     record(world, summary)
     return summary
+
+
+def prune_old(world: World) -> int:
+    """Rows are deleted by the database's clock as it is now: one that was just set may be wrong."""
+    database = world.database
+    if step := database.clock.wall_clock_step():
+        world.log.say(events.wall_clock_set(step))
+    if step := database.refresh_clock():
+        world.log.say(events.prune_skipped(step))
+        return 0
+    pruned = prune(database, JOBS, keep_from(world.settings))
+    if pruned:
+        world.log.say(events.pruned(pruned))
+    return pruned
 
 
 def carry_over(connection: Connection, world: World) -> None:

@@ -56,6 +56,10 @@ class Supervisor:
         return len(self._children) + self.nurseries.unborn
 
     @property
+    def deadline(self) -> float:
+        return self._deadline
+
+    @property
     def may_spawn(self) -> bool:
         return self.stopped_by is None and not self.guard_fired and not self._has_retired
 
@@ -136,10 +140,10 @@ class Supervisor:
         if now >= self._deadline or not self.may_spawn:
             self._leave_long(gone)
         if now >= self._deadline and self.alive:
-            self._end_all(now)
+            self._end_all(now, gone)
         self.nurseries.enforce(now, timing().overdue_seconds, self._memory_limit)
-        for child in self._children.values():
-            if child.killed_for is None:
+        for pid, child in self._children.items():
+            if child.killed_for is None and pid not in gone:  # one that has exited by itself was not killed
                 self._enforce_on(child, now)
 
     def _tell_all(self, number: signal.Signals, only_long: bool = False) -> None:
@@ -156,19 +160,19 @@ class Supervisor:
             child.close()
             self.left.append(child)
 
-    def _end_all(self, now: float) -> None:
+    def _end_all(self, now: float, gone: Collection[int]) -> None:
         """The dispatcher's own guard: TERM, and a second later KILL, of every process group still alive."""
         if self._terminated_at is None:
             self.guard_fired = True
             self._terminated_at = now
-            self._log.say(events.dispatch_timeout(self._timeout_seconds, self.alive))
+            self._log.say(events.dispatch_timeout(self._timeout_seconds, self.alive - len(gone)))
             number = signal.SIGTERM
         elif now >= self._terminated_at + timing().kill_seconds:
             number = signal.SIGKILL
         else:
             return
         self.nurseries.end_all()
-        for child in self._children.values():
+        for child in [child for pid, child in self._children.items() if pid not in gone]:
             child.killed_for = child.killed_for or KilledFor.TIME
             child.kill_group(number)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from dispatcher.deadline import StatementDeadline
 from mayfly.backoff import Backoff
 from mayfly.clock import monotonic
 from mayfly.engine import Database
@@ -41,6 +42,10 @@ class World:
         return self.started + (BRIDGE_UNTIL if linger_seconds >= BRIDGES_FROM else linger_seconds)
 
     @cached_property
+    def statements(self) -> StatementDeadline:
+        return StatementDeadline(self.database)
+
+    @cached_property
     def usual(self) -> Usual:
         """How long jobs usually take. Read once a cycle, and not before anybody is started."""
         now = self.database.clock.now()
@@ -48,6 +53,7 @@ class World:
 
     def close(self) -> None:
         """No session is left to the server to find out about: the process ends without taking itself down."""
+        self.statements.clear()
         self.database.close()
 
     def serves(self, lane: str) -> bool:

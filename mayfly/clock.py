@@ -6,40 +6,73 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-SKEW_WORTH_TELLING = timedelta(seconds=1)
-COARSEST = timedelta(milliseconds=1)  # of the databases' clocks: SQLite's
+MAX_SILENT_SKEW = timedelta(seconds=1)  # a clock that is off by more is logged
+COARSEST = timedelta(milliseconds=1)  # resolution of the databases' clocks: SQLite's is the lowest
 
-_pinned: timedelta | None = None  # see mayfly.testing: measuring means nothing while a test holds Python's clock
+_pinned: timedelta | None = None  # see mayfly.testing: while a test holds Python's clock, nothing else counts
+
+# Neither clock can be set, and all processes of a host share them. CLOCK_BOOTTIME also counts the time for which a
+# machine was suspended. Read from the kernel, because freezegun must not stop a guard; without a Python function in
+# between, because a runner reads them five times per job.
+monotonic: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+since_boot: Callable[[], float] = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def host_now() -> datetime:
+    """The wall clock of this host, for logs. It may be wrong, and it may be set at any time."""
+    return datetime.now(UTC)
 
 
 class Clock(NamedTuple):
-    """The host's clock, moved by its measured distance to the database's."""
+    """The database's clock: its time when it was measured, continued by a clock of the host that cannot be set."""
 
-    measured: timedelta = timedelta(0)
+    measured: datetime
+    measured_at: float  # since boot
+    measured_offset: timedelta = timedelta(0)  # the database's clock minus the host's wall clock
 
     @property
     def offset(self) -> timedelta:
-        return self.measured if _pinned is None else _pinned
+        return self.measured_offset if _pinned is None else _pinned
+
+    def now(self) -> datetime:
+        if _pinned is not None:
+            return host_now() + _pinned
+        return self.measured + timedelta(seconds=since_boot() - self.measured_at)
+
+    @property
+    def is_skewed(self) -> bool:
+        return abs(self.offset) > MAX_SILENT_SKEW
+
+    def wall_clock_step(self) -> timedelta:
+        """By how much the host's wall clock was set since the measurement; zero if by less than a second."""
+        step = host_now() + self.offset - self.now()
+        return step if abs(step) > MAX_SILENT_SKEW else timedelta(0)
+
+
+def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
+    """A database's clock, from its answer and the wall clock before and after. Call it at once after the answer.
+
+    An answer between question and receipt probably comes from the same clock, and is taken as such. Half a round trip
+    is as good a guess between two machines, but on a busy one it may be many milliseconds, and a job that was
+    enqueued just now would not be due. Any other answer is taken as the time half-way between question and receipt.
+    """
+    if _pinned is not None:
+        return Clock(answered_at + _pinned, since_boot(), _pinned)
+    if asked_at - COARSEST < database_now <= answered_at:
+        return Clock(answered_at, since_boot())
+    offset = database_now - (asked_at + (answered_at - asked_at) / 2)
+    return Clock(answered_at + offset, since_boot(), offset)
+
+
+class HostClock(Clock):
+    """The host's wall clock, for tests of handlers that have no database."""
 
     def now(self) -> datetime:
         return host_now() + self.offset
 
-    @property
-    def is_skewed(self) -> bool:
-        return abs(self.offset) > SKEW_WORTH_TELLING
 
-
-def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
-    """Where the answer lies between question and receipt, both may well be one clock, and are taken for it.
-
-    Half a round trip would be as good a guess between two machines; but on one that is busy it may be many
-    milliseconds, and a job that was enqueued just now would not be due. Otherwise the answer was true half-way.
-    """
-    if _pinned is not None:
-        return Clock(_pinned)
-    if asked_at - COARSEST < database_now <= answered_at:
-        return Clock()
-    return Clock(database_now - (asked_at + (answered_at - asked_at) / 2))
+def host_clock() -> HostClock:
+    return HostClock(host_now(), since_boot())
 
 
 def pin_offset(offset: timedelta | None) -> timedelta | None:
@@ -47,15 +80,6 @@ def pin_offset(offset: timedelta | None) -> timedelta | None:
     global _pinned
     before, _pinned = _pinned, offset
     return before
-
-
-def host_now() -> datetime:
-    return datetime.now(UTC)
-
-
-# Seconds that no one can set back. Read from the kernel: freezegun must not stop a guard. Without a frame of Python:
-# a runner looks at it five times a job.
-monotonic: Callable[[], float] = partial(time.clock_gettime, time.CLOCK_MONOTONIC)
 
 
 def pause(seconds: float) -> None:

@@ -50,11 +50,12 @@ def _first_of(row: Any) -> Any:
 class Connection:
     """A driver's connection. Statements are plain SQL with parameters as `:name`."""
 
-    __slots__ = ("dialect", "engine", "raw")
+    __slots__ = ("dialect", "engine", "idle_since", "raw")
 
     def __init__(self, raw: Any, dialect: Dialect) -> None:
         self.raw = raw
         self.dialect = dialect
+        self.idle_since = 0.0  # monotonic, while nobody uses it
         self.engine: Any = None  # SQLAlchemy's, once this connection was lent to a handler: see mayfly.lending
 
     def execute(self, statement: str, values: Values = NONE, ids: Iterable[int] | None = None) -> Result:

@@ -1,15 +1,17 @@
 """The door to the database: units of work that are committed once, and repeated when the database asks for it."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
 from enum import Enum, auto
+from math import inf
 from threading import local
 from typing import TYPE_CHECKING, TypeVar
 
-from mayfly.clock import Clock, clock_from, host_now, monotonic, pause_between
+from mayfly.clock import MAX_SILENT_SKEW, Clock, clock_from, host_now, monotonic, pause_between
 from mayfly.connection import Connection
 from mayfly.dialect import Trouble, Unit, dialect_of_url, utc_from_driver
-from mayfly.errors import CommitUnknown, DatabaseError, TransactionClosed
+from mayfly.errors import CommitUnknown, DatabaseError, DatabaseFailed, DatabaseTooSlow, TransactionClosed
 from mayfly.explaining import explain, first_line
 from mayfly.pool import Pool
 from mayfly.settings.values import mask_password
@@ -44,10 +46,12 @@ class Database:
         self._clock: Clock | None = None
         self._measured_at = 0.0  # monotonic
         self._ambient = local()
+        self.deadline = inf  # monotonic: no statement begins after it. Who sets it also interrupts running ones
+        self.is_working = False
 
     @property
     def clock(self) -> Clock:
-        """Measured once, on the first connection; a forked runner has its dispatcher's."""
+        """Measured once, on the first connection, and continued from there; a forked runner has its dispatcher's."""
         if self._clock is None:
             self.connect()
         assert self._clock is not None
@@ -56,10 +60,14 @@ class Database:
     def set_clock(self, clock: Clock) -> None:
         self._clock = clock
 
-    def keep_time(self, seconds: float) -> None:
-        """Measure the clock anew if that was so long ago. While a process stays, its host's may be set."""
-        if monotonic() - self._measured_at > seconds:
-            self.read(self._measure)
+    def refresh_clock(self, max_age_seconds: float = 0.0) -> timedelta:
+        """Measure the clock again unless that was done lately; by how much the database's own clock was set since."""
+        if monotonic() - self._measured_at < max_age_seconds:
+            return timedelta(0)
+        before = self.clock
+        self.read(self._measure)
+        step = self.clock.now() - before.now()
+        return step if abs(step) > MAX_SILENT_SKEW else timedelta(0)
 
     def connect(self) -> None:
         """Have a connection before it is needed: where others wait, nobody should wait for that."""
@@ -84,29 +92,48 @@ class Database:
     @contextmanager
     def transaction(self) -> "Iterator[Lent]":
         """A transaction of the caller's own, for SQLAlchemy; `run` on the same thread joins it."""
-        from sqlalchemy.exc import DBAPIError
+        from sqlalchemy.exc import DBAPIError  # slow to import, and most handlers ask for no transaction
 
-        from mayfly.lending import lend  # dear to import: most handlers ask for no transaction
-
-        with self._explaining():
-            connection = self._pool.take()
+        connection, begun, lent = self._begin_lent()
         try:
-            self._measure_once(connection)
-            with lend(connection, self.url) as lent:
+            with begun:
                 self._ambient.joined = connection, lent
                 try:
                     yield lent
                 finally:
                     self._ambient.joined = None
         except (DBAPIError, self.dialect.errors) as error:
-            original = (error.orig or error) if isinstance(error, DBAPIError) else error
+            original = _driver_error(error)
             self._end(connection, original)
-            raise self._explain(original) or error from error
+            raise self._explain_known(original) or error from error
         except BaseException as error:
             self._end(connection, error)
             raise
         else:
             self._pool.give_back(connection)
+
+    def _begin_lent(self) -> "tuple[Connection, ExitStack, Lent]":
+        """A BEGIN that finds its connection closed is repeated once, on a new one; nothing was written yet."""
+        from sqlalchemy.exc import DBAPIError  # as above
+
+        from mayfly.lending import lend
+
+        for is_last in (False, True):
+            begun, connection = ExitStack(), None
+            try:
+                connection = self._pool.take()
+                self._measure_once(connection)
+                return connection, begun, begun.enter_context(lend(connection, self.url))
+            except (DBAPIError, self.dialect.errors) as error:
+                original = _driver_error(error)
+                was_cut = connection is not None and self._end(connection, original)
+                if is_last or not was_cut:
+                    raise self._explain(original) from error
+            except BaseException as error:
+                if connection is not None:
+                    self._end(connection, error)
+                raise
+        raise AssertionError("unreachable")
 
     def close(self) -> None:
         """Nothing stays open: before a fork, and between cycles."""
@@ -118,12 +145,24 @@ class Database:
     def _join_or_repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool = True) -> T:
         joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
         if joined is None:
-            return self._repeat(work, unit, twice)
+            return self._repeat_until_deadline(work, unit, twice)
         connection, lent = joined
         if not lent.in_transaction():
             raise TransactionClosed  # what would be written now belongs to nothing that anybody commits
         with self._explaining():
             return work(connection)
+
+    def _repeat_until_deadline(self, work: Callable[[Connection], T], unit: Unit, twice: bool) -> T:
+        if monotonic() >= self.deadline:
+            raise DatabaseTooSlow(self.name)
+        self.is_working = True
+        try:
+            return self._repeat(work, unit, twice)
+        except DatabaseTooSlow:
+            self._pool.reset()  # interrupted at any instruction: a place may be lost, half an answer be in the pipe
+            raise
+        finally:
+            self.is_working = False
 
     def _repeat(self, work: Callable[[Connection], T], unit: Unit, twice: bool) -> T:
         tries = 0
@@ -147,7 +186,7 @@ class Database:
                 # Deadlocks and their kind; and once, on a new connection, after the old one was found cut.
                 may_repeat = self.dialect.trouble(error) in REPEATED or (was_cut and tries == 1)
                 if tries == TRIES or not may_repeat:
-                    raise self._explain(error) or error from error
+                    raise self._explain(error) from error
                 self.repeats += 1
                 pause_between(0, FIRST_PAUSE * 2**tries)
             except BaseException as error:
@@ -170,7 +209,7 @@ class Database:
         return True
 
     def _can_go_on(self, connection: Connection, error: BaseException) -> bool:
-        if not isinstance(error, Exception):
+        if not isinstance(error, Exception) or isinstance(error, DatabaseTooSlow):
             # An interruption: half an answer may still be in the pipe. Neither ROLLBACK nor the next statement could
             # trust it.
             return False
@@ -192,7 +231,15 @@ class Database:
         try:
             yield
         except self.dialect.errors as error:
-            raise self._explain(error) or error from error
+            raise self._explain(error) from error
 
-    def _explain(self, error: BaseException) -> DatabaseError | None:
+    def _explain(self, error: BaseException) -> DatabaseError:
+        return self._explain_known(error) or DatabaseFailed(self.name, first_line(error))
+
+    def _explain_known(self, error: BaseException) -> DatabaseError | None:
         return explain(error, self.dialect, self.name, TRIES)
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """SQLAlchemy wraps the driver's errors."""
+    return getattr(error, "orig", None) or error

@@ -74,6 +74,32 @@ class DatabaseBusy(DatabaseError):
         )
 
 
+class DatabaseFailed(DatabaseError):
+    """An error that nothing else here explains: a statement that was cancelled, a locked account, a bug."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} answered with an error that was not expected: {reason}. "
+            "Nothing was retried. If it comes again, look it up in the database's log."
+        )
+
+
+class DatabaseTooSlow(DatabaseError):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"The database {where} did not answer before the end of the cycle (DISPATCH_TIMEOUT). Check whether the "
+            "server is overloaded, frozen, or waits for a lock on one of Mayfly's tables."
+        )
+
+
+class DatabaseCrowded(DatabaseError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"The database {where} takes no more connections: {reason}. Lower MAX_WORKERS, HOST_MAX_WORKERS or "
+            "CONCURRENCY, or raise the server's limit (max_connections, max_user_connections)."
+        )
+
+
 class CommitUnknown(DatabaseError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
@@ -107,6 +133,14 @@ class ServerTooOld(DatabaseError):
 class SchemaMissing(DatabaseError):
     def __init__(self) -> None:
         super().__init__("The database has no Mayfly tables yet. Run `mayfly migrate` once.")
+
+
+class SchemaDamaged(DatabaseError):
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"The table {table} is missing, although Mayfly's other tables are there. Restore it from a backup; "
+            "`mayfly migrate` does not create single tables."
+        )
 
 
 class TableMissing(DatabaseError):

@@ -48,6 +48,18 @@ def clock_skewed(offset: timedelta) -> Event:
     return _said("clock_skewed", text, Level.WARNING, offset_seconds=seconds)
 
 
+def wall_clock_set(step: timedelta) -> Event:
+    seconds = step.total_seconds()
+    text = f"This host's wall clock was set by {seconds:+.1f} s during the cycle. Jobs are not affected; check NTP"
+    return _said("wall_clock_set", text, Level.WARNING, step_seconds=seconds)
+
+
+def prune_skipped(step: timedelta) -> Event:
+    seconds = step.total_seconds()
+    text = f"The database's clock was set by {seconds:+.1f} s during the cycle: nothing is pruned in this one"
+    return _said("prune_skipped", text, Level.WARNING, step_seconds=seconds)
+
+
 def setting_doubtful(sentence: str) -> Event:
     return _said("setting_doubtful", sentence, Level.WARNING)
 

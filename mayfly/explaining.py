@@ -6,24 +6,30 @@ from mayfly.dialect import Dialect, Trouble
 from mayfly.errors import (
     DatabaseAway,
     DatabaseBusy,
+    DatabaseCrowded,
     DatabaseError,
     DatabaseFull,
     DatabaseRefused,
     DatabaseUnopenable,
+    SchemaDamaged,
     SchemaMissing,
     TableMissing,
 )
+from mayfly.schema import VERSION_TABLE
+
+FIRST_TABLES = ("mayfly_jobs", VERSION_TABLE)  # a process that meets an empty database asks for one of these first
 
 # In the words of PostgreSQL, MySQL and SQLite; the database's or the schema's name may stand before it.
 _NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
 
 
 def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) -> DatabaseError | None:
-    """The sentence for a person; None for an error that is our own mistake."""
+    """The sentence for a person; None for an error that is not known here."""
     reason = first_line(error)
     explained: dict[Trouble, DatabaseError] = {
         Trouble.REPEAT: DatabaseBusy(where, tries, reason),
         Trouble.AWAY: DatabaseAway(where, reason),
+        Trouble.CROWDED: DatabaseCrowded(where, reason),
         Trouble.REFUSED: DatabaseRefused(where, reason),
         Trouble.UNOPENABLE: DatabaseUnopenable(where, reason),
         Trouble.FULL: DatabaseFull(where, reason),
@@ -34,8 +40,10 @@ def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) 
 
 def _missing(reason: str) -> DatabaseError:
     found = _NO_TABLE.search(reason)
-    if found is None or found["name"].startswith("mayfly_"):
+    if found is None or found["name"] in FIRST_TABLES:
         return SchemaMissing()
+    if found["name"].startswith("mayfly_"):
+        return SchemaDamaged(found["name"])
     return TableMissing(found["name"])
 
 

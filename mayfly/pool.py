@@ -9,6 +9,7 @@ from mayfly.errors import ConnectionsUsedUp
 
 PATIENCE_SECONDS = 30.0
 POLL_SECONDS = (0.001, 0.005)
+MAX_UNCHECKED_IDLE_SECONDS = 30.0  # servers and firewalls close idle sessions
 
 
 class Pool:
@@ -28,7 +29,7 @@ class Pool:
             free = self._free.pop()
         except IndexError:
             free = self._wait()
-        if free is not None:
+        if free is not None and self._is_usable(free):
             return free
         try:
             return self._connect()
@@ -45,7 +46,17 @@ class Pool:
         raise ConnectionsUsedUp(self._most, PATIENCE_SECONDS)
 
     def give_back(self, connection: Connection) -> None:
+        connection.idle_since = monotonic()
         self._free.append(connection)
+
+    def _is_usable(self, connection: Connection) -> bool:
+        """One that was idle for long is pinged first: a transaction cannot be moved to another one later."""
+        if monotonic() - connection.idle_since < MAX_UNCHECKED_IDLE_SECONDS:
+            return True
+        if connection.dialect.is_alive(connection.raw):
+            return True
+        _close(connection)
+        return False
 
     def throw_away(self, connection: Connection) -> None:
         _close(connection)
@@ -61,6 +72,10 @@ class Pool:
                 if idle is not None:
                     _close(idle)
         self._free[:0] = [None] * places
+
+    def reset(self) -> None:
+        """Forget every connection without a word to the server."""
+        self._free = [None] * self._most
 
     def close(self) -> None:
         for place, connection in enumerate(self._free):

@@ -16,7 +16,7 @@ from runner.claims import Claims
 from runner.guard import Cause
 from runner.invoke import Ran
 from runner.run import Run, judge
-from runner.runs import Runs
+from runner.runs import Place, Runs
 
 TICK_SECONDS = 0.25  # a stop is noticed after this at the latest
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # before an empty lane is asked again, while jobs run
@@ -190,9 +190,16 @@ class Crew:
             self._log.say(events.job_left_behind(run.job.id, run.job.type, run.seconds))
             traceback.print_stack(place.frame_of(run), file=sys.stderr)
         self._report.left_behind = True
-        self._finish(run)
-        if place.is_stuck(run):
-            for other in self._runs.at(place):
-                other.cause = other.cause or Cause.STUCK
-                self._finish(other)
+        for each in self._ending_with(run, place):
+            self._finish(each)
         self._outbox.flush()
+
+    def _ending_with(self, run: Run, place: Place) -> list[Run]:
+        """The run alone, or, on a blocked event loop, all that run there: only the one that blocks it is to blame."""
+        if not place.is_stuck(run):
+            return [run]
+        blocking, stuck = place.blocking_run(), self._runs.at(place)
+        for each in stuck:
+            is_innocent = blocking is not None and each is not blocking
+            each.cause = Cause.STUCK if is_innocent else each.cause or Cause.GUARD
+        return stuck

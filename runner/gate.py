@@ -1,6 +1,6 @@
 """The gate before limited jobs: asks for what they need just before they start, and puts off who must wait."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import NamedTuple
@@ -10,12 +10,14 @@ from mayfly.job import Job
 from mayfly.jobs.looks import has_due
 from mayfly.limits.limit import AT_ONCE, Wish, strictest, wish_of
 from mayfly.limits.takings import Takings
+from mayfly.limits.windows import ALIGNED
 from mayfly.schema import JOBS
 from runner.closed import Closed, ClosedKeys, Flow
 from runner.invoke import Invoker, Misfit, Ran
 from runner.pace import next_claim
 
 LARGEST_GROUP = 100
+SHORT_WINDOW = timedelta(seconds=10)  # a group may take half a second: too much of a window that is shorter than this
 MOST_WAITING = 100  # jobs in hand for slots that ours will free; those beyond are put off
 WAIT_SECONDS = 0.1
 FORESIGHT = timedelta(seconds=2)  # who was put off for a key that this runner has just used is due again by then
@@ -53,7 +55,7 @@ class Gate:
 
         They are asked for in groups of about half a second of work: what is taken is what is about to be used.
         """
-        rest = iter(batch)
+        rest = deque(batch)
         while self._guard.may_start and (group := self._next_group(rest, conclude)):
             started = monotonic()
             for job in self._granted_in_turn(group, conclude):
@@ -63,15 +65,23 @@ class Gate:
         self._holdings.release(self._database)
         yield from rest
 
-    def _next_group(self, rest: Iterator[Job], conclude: Conclude) -> list[tuple[Job, Wish]]:
-        """Whoever waits for a key that is known to be closed is put off on the way: a thousand by one statement."""
+    def _next_group(self, rest: deque[Job], conclude: Conclude) -> list[tuple[Job, Wish]]:
+        """Whoever waits for a key that is known to be closed is put off on the way: a thousand by one statement.
+
+        A job with a short window is a group of its own: what is taken when the group begins is used in that window.
+        """
         put_off, group = putting_off(conclude), list[tuple[Job, Wish]]()
-        for job in rest:
+        while rest and len(group) < self._group:
+            job = rest.popleft()
             wish = self._wish(job, conclude, put_off)
-            if wish is not None:
-                group.append((job, wish))
-            if len(group) == self._group:
-                break
+            if wish is None:
+                continue
+            if has_short_window(wish):
+                if group:
+                    rest.appendleft(job)
+                    return group
+                return [(job, wish)]
+            group.append((job, wish))
         return group
 
     def _granted_in_turn(self, group: Sequence[tuple[Job, Wish]], conclude: Conclude) -> Iterator[Job]:
@@ -198,6 +208,10 @@ class Gate:
 
 def putting_off(conclude: Conclude) -> Refuse:
     return lambda job, closed: conclude(job, Ran(closed.next_turn()))
+
+
+def has_short_window(wish: Wish) -> bool:
+    return any(ALIGNED.get(need.limit.span, SHORT_WINDOW) < SHORT_WINDOW for need in wish)
 
 
 def slot_keys(wish: Wish) -> list[str]:

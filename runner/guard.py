@@ -19,7 +19,7 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"  # the job's own
     GUARD = "guard"  # the runner's window ends
     STOP = "stop"  # somebody asked the runner to end
-    STUCK = "stuck"  # another job blocks the event loop that it runs on
+    STUCK = "stuck"  # another job blocks the event loop that it runs on: released, whatever its own timeout is
 
 
 class Guard:

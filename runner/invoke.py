@@ -125,7 +125,7 @@ class Invoker:
         return self._ran(job, verdict.after_failure(job, Failure.from_error(error), chances))
 
     def interrupted(self, handler: Handler, job: Job, ran_seconds: float, cause: Cause) -> Ran:
-        if cause is Cause.STOP:
+        if cause in (Cause.STOP, Cause.STUCK):
             return self._ran(job, verdict.after_stop(job), cause)
         interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
         return self._ran(job, verdict.after_interruption(job, interruption, self._chances(handler)), cause)

@@ -42,6 +42,11 @@ class Loop:
         """Not one turn since the last interruption: somebody blocks the loop, this one or another."""
         return run not in self._heard
 
+    def blocking_run(self) -> Run | None:
+        """The one whose task is being executed; None if that is a task which a handler has started."""
+        task = asyncio.current_task(self._loop)
+        return next((run for run, each in list(self._tasks.items()) if each is task), None)
+
     def frame_of(self, _run: Run) -> FrameType | None:
         """Where the loop is: in the handler that blocks it, whoever's time is up."""
         return sys._current_frames().get(self._thread.ident or 0)

@@ -35,6 +35,9 @@ class Place(Protocol):
     def is_stuck(self, run: Run) -> bool:
         """Whether others that run there can't end either, because of a run that cannot be interrupted."""
 
+    def blocking_run(self) -> Run | None:
+        """The run that keeps all others there from ending, if it is known."""
+
     def frame_of(self, run: Run) -> FrameType | None: ...
 
 

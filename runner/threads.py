@@ -48,6 +48,9 @@ class Threads:
     def is_stuck(self, _run: Run) -> bool:
         return False
 
+    def blocking_run(self) -> Run | None:
+        return None
+
     def frame_of(self, run: Run) -> FrameType | None:
         return sys._current_frames().get(self._at_work[run].ident or 0)
 

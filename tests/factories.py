@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from mayfly.clock import milliseconds
+from mayfly.clock import Clock, host_now, milliseconds, since_boot
 from mayfly.engine import Database
 from mayfly.job import Job
 from mayfly.jobs.totals import ADDED_UP, write_totals
@@ -18,6 +18,11 @@ from tests.tables import jobs
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
 _ids = itertools.count(1)
+
+
+def make_clock(offset: timedelta = timedelta(0)) -> Clock:
+    """A database's clock that is ahead of the host's by this much."""
+    return Clock(host_now() + offset, since_boot(), offset)
 
 
 def make_job(**changes: Any) -> Job:

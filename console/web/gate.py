@@ -62,7 +62,7 @@ class Gate:
 
     async def _measure(self, seconds: float) -> None:
         with suppress(DatabaseError):  # whoever looks at something is told
-            await self.site.run(self.site.database.keep_time, seconds)
+            await self.site.run(self.site.database.refresh_clock, seconds)
 
     @staticmethod
     def is_page(path: str) -> bool:

@@ -31,6 +31,7 @@ class Trouble(Enum):
     REPEAT = auto()  # a deadlock and its kind: the same transaction again
     TAKEN = auto()  # a unique key, by somebody else: who looks for it first may find it now, and repeats as well
     AWAY = auto()  # no server, or no longer
+    CROWDED = auto()  # the server has no connection left, or none for this user
     REFUSED = auto()  # user, password, database name, privileges
     UNOPENABLE = auto()  # a file that is not there, not ours, or no database
     FULL = auto()  # no space, or read-only
@@ -103,6 +104,14 @@ class Dialect:
     def is_cut(self, raw: Any) -> bool:
         """Whether the connection is of no more use."""
         raise NotImplementedError
+
+    def is_alive(self, raw: Any) -> bool:
+        """Whether the server answers on this connection: one round trip."""
+        try:
+            raw.cursor().execute("SELECT 1")
+        except self.errors:
+            return False
+        return True
 
     def trouble(self, error: BaseException) -> Trouble:
         raise NotImplementedError

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 _TROUBLES = {
     **dict.fromkeys((1213, 1205, 1020), Trouble.REPEAT),
     1062: Trouble.TAKEN,
-    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1040, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
-    **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698), Trouble.REFUSED),
+    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1047, 1053, 1180, 1927, 4031, 0), Trouble.AWAY),
+    **dict.fromkeys((1040, 1203, 1226), Trouble.CROWDED),
+    **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698, 3118, 4151), Trouble.REFUSED),
     **dict.fromkeys((1021, 1114, 1290, 1836, 3), Trouble.FULL),
     1146: Trouble.NO_TABLE,
 }

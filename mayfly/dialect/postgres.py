@@ -18,7 +18,8 @@ except ModuleNotFoundError as error:
 _TROUBLES = {
     **dict.fromkeys(("40001", "40P01", "55P03"), Trouble.REPEAT),
     "23505": Trouble.TAKEN,
-    **dict.fromkeys(("57P01", "57P02", "57P03", "53300", "57P05", "25P03"), Trouble.AWAY),
+    **dict.fromkeys(("57P01", "57P02", "57P03", "57P05", "25P03"), Trouble.AWAY),
+    "53300": Trouble.CROWDED,
     **dict.fromkeys(("28000", "28P01", "3D000", "42501"), Trouble.REFUSED),
     **dict.fromkeys(("53100", "25006"), Trouble.FULL),
     "42P01": Trouble.NO_TABLE,
@@ -39,7 +40,10 @@ class PostgreSQL(Dialect):
         session = (
             f"-c timezone=UTC -c statement_timeout={base.STATEMENT_SECONDS}s -c lock_timeout={base.LOCK_SECONDS}s "
             # No JIT: to compile a statement takes longer than any of ours takes.
-            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off"
+            f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off "
+            # The session of a host that was cut off, and its locks, end within seconds.
+            f"-c tcp_user_timeout={base.STATEMENT_SECONDS * 1000} -c tcp_keepalives_idle={base.CONNECT_SECONDS} "
+            "-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
         )
         ours = {
             "connect_timeout": base.CONNECT_SECONDS,
@@ -68,6 +72,8 @@ class PostgreSQL(Dialect):
             return _TROUBLES.get(state, Trouble.AWAY if state.startswith("08") else Trouble.OTHER)
         # Differs because an error has no SQLSTATE when it could not even connect.
         words = str(error)
+        if "too many clients" in words or "too many connections" in words or "connection slots are reserved" in words:
+            return Trouble.CROWDED
         if "authentication failed" in words or "does not exist" in words or "no pg_hba.conf" in words:
             return Trouble.REFUSED
         return Trouble.AWAY if isinstance(error, psycopg.OperationalError) else Trouble.OTHER

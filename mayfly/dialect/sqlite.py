@@ -75,6 +75,10 @@ class SQLite(Dialect):
     def is_cut(self, _raw: sqlite3.Connection) -> bool:
         return False
 
+    def is_alive(self, _raw: sqlite3.Connection) -> bool:
+        # Differs because a file has no session that could end.
+        return True
+
     def trouble(self, error: BaseException) -> Trouble:
         # Differs because "no such table" alone has no name of its own here.
         if "no such table" in str(error):

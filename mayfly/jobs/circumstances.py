@@ -1,5 +1,6 @@
 """Read what there is to know about one job: a handful of looks, each along an index."""
 
+import re
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -13,13 +14,20 @@ from mayfly.fleet.runners import live_by_lane
 from mayfly.fleet.statements import LOOK
 from mayfly.jobs.pauses import load_pauses
 from mayfly.jobs.totals import read_usual
-from mayfly.jobs.why import Circumstances, Lane, Row
+from mayfly.jobs.why import Circumstances, Lane, Row, SlotHolder
 from mayfly.registry import Registry
 from mayfly.schema import PENDING, PRIORITIES, PROCESSING, JobTable
 from mayfly.settings import Settings
 
 MOST_BEFORE = 1000
 TIMES = {"run_at", "locked_at", "lease_until", "finished_at", "expires_at"}
+IN_USE = re.compile(r"limit (?P<key>.+): \d+ of \d+ in use")  # see Denial.reason
+SLOT_HOLDERS = (
+    "SELECT mayfly_runners.host, MAX(mayfly_runners.lease_until) FROM mayfly_slots"
+    " JOIN mayfly_runners ON mayfly_runners.worker_id = mayfly_slots.worker_id"
+    " WHERE mayfly_slots.limit_key = :key AND mayfly_runners.finished_at IS NULL"
+    " GROUP BY mayfly_runners.host ORDER BY mayfly_runners.host"
+)
 LAST_CYCLE = "SELECT started_at FROM mayfly_cycles ORDER BY id DESC LIMIT 1"
 HOST = "SELECT host FROM mayfly_runners WHERE worker_id = :worker_id"
 
@@ -42,10 +50,21 @@ def look_into(
         last_cycle_at=last_cycle and utc_from_driver(last_cycle),
         planner=host_of(holder) if holder and utc_from_driver(lease_until) > now else None,
         usual_seconds=read_usual(connection, now).of(row.lane).get(row.type) if row.status == PENDING else None,
+        slot_holders=_slot_holders(connection, row, now),
         has_handler=has_handler,
         nearest_type=None if has_handler else registry.nearest(row.type),
         broken_modules=registry.failures,
     )
+
+
+def _slot_holders(connection: Connection, row: Row, now: datetime) -> tuple[SlotHolder, ...]:
+    """Of the limit that a waiting job's reason names. A lease that is over holds nothing."""
+    waits = IN_USE.fullmatch(row.waiting_for or "") if row.status == PENDING else None
+    if waits is None:
+        return ()
+    found = connection.execute(SLOT_HOLDERS, {"key": waits["key"]}).all()
+    holders = (SlotHolder(host, utc_from_driver(until)) for host, until in found)
+    return tuple(each for each in holders if each.until > now)
 
 
 def _row(connection: Connection, jobs: JobTable, job_id: int) -> Row:

@@ -61,6 +61,13 @@ class Lane:
     is_counted_out: bool = False  # there may be more of them
 
 
+class SlotHolder(NamedTuple):
+    """A host whose runners hold slots of the limit that a job waits for."""
+
+    host: str
+    until: datetime  # a killed host keeps its slots until then
+
+
 @dataclass(frozen=True)
 class Circumstances:
     """All that is known of a job. What it is not asked for may be left out."""
@@ -73,6 +80,7 @@ class Circumstances:
     last_cycle_at: datetime | None = None
     planner: str | None = None  # the host whose cycle plans just now
     usual_seconds: float | None = None  # that jobs of its type take, where that is long
+    slot_holders: tuple[SlotHolder, ...] = ()
     has_handler: bool = True
     nearest_type: str | None = None
     broken_modules: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +95,7 @@ def explain(known: Circumstances) -> list[Reason]:
             return [*_processing(known), *_progress(known)]
     held = [*_ending(known), *_held_up(known)]
     if known.row.run_at > known.now:
-        return [*held, _not_due(known), *_expiry(known), *_progress(known)]
+        return [*held, _not_due(known), *_slots(known), *_expiry(known), *_progress(known)]
     waiting = [*held, *_trouble(known), *_deferred(known), *_crowded(known)]
     return [*(waiting or [_next(known)]), *_expiry(known), *_progress(known)]
 
@@ -154,6 +162,11 @@ def _not_due(known: Circumstances) -> Reason:
         attempt = f"attempt {row.attempts}/{row.max_attempts}"
         return Reason("retry", f"It is tried again after {attempt}{row.error}. It is {due}.")
     return Reason("run_at", f"It is {due}.")
+
+
+def _slots(known: Circumstances) -> Iterator[Reason]:
+    for holder in known.slot_holders:
+        yield Reason("slots", f"It waits for slots of host {holder.host} until {moment(holder.until)} at the latest.")
 
 
 def _trouble(known: Circumstances) -> Iterator[Reason]:

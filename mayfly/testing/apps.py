@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from mayfly.app import App, current_app, use_app
-from mayfly.clock import Clock
+from mayfly.clock import host_clock
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase
 from mayfly.jobs.enqueue import Door, NewJob
@@ -42,7 +42,7 @@ class AppWithoutDatabase(InlineApp):
         raise NeedsTestDatabase
 
     def now(self) -> datetime:
-        return Clock().now()
+        return host_clock().now()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from mayfly.clock import Clock
+from mayfly.clock import Clock, host_clock
 from mayfly.connection import Connection
 from mayfly.engine import Database
 from mayfly.errors import NeedsTestDatabase, UnknownHandler
@@ -124,7 +124,9 @@ def _in_place_of_settlement(connection: Connection, held: Sequence[Held]) -> Non
 class _NoDatabase:
     """As much of one as a handler needs that uses none."""
 
-    clock = Clock()
+    @property
+    def clock(self) -> Clock:
+        return host_clock()
 
     def run(self, _work: Callable[..., Any]) -> Any:
         raise NeedsTestDatabase

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from mayfly import jsontext
-from mayfly.clock import Clock
+from mayfly.clock import host_clock
 from mayfly.connection import Connection
 from mayfly.dialect import utc_from_driver
 from mayfly.jobs.chains import NewChain
@@ -66,7 +66,7 @@ def would_be_enqueued(held: Iterable[Held]) -> tuple[EnqueuedJob, ...]:
             lane=each.lane,
             status=JOBS.pending,
             priority=each.priority,
-            run_at=each.run_at or Clock().now(),
+            run_at=each.run_at or host_clock().now(),
             attempts=0,
             max_attempts=each.max_attempts,
             unique_key=each.unique_key,

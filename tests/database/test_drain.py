@@ -10,14 +10,13 @@ from sqlalchemy import text
 
 from mayfly import Dead, Job, Retry, Snooze, enqueue, handler
 from mayfly.app import current_app
-from mayfly.clock import Clock
 from mayfly.engine import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
 from mayfly.outcome import Outcome
 from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
 from runner.invoke import Misfit
 from tests.database.factories import change_job, rows_of, run_sql
-from tests.factories import NOON, get_row, insert_row
+from tests.factories import NOON, get_row, insert_row, make_clock
 from tests.tables import attempts, totals
 
 AN_HOUR = timedelta(hours=1)
@@ -330,7 +329,7 @@ def test_nobodys_real_jobs_are_run(migrated_url: str, monkeypatch: pytest.Monkey
 
 def test_all_is_as_before_when_the_test_has_ended(migrated_url: str) -> None:
     """What the process enqueues with, its clock, and the types that the test had declared."""
-    app, clock = current_app(), Clock(AN_HOUR)
+    app, clock = current_app(), make_clock(AN_HOUR)
     with using_database(migrated_url):
 
         @handler("mine")

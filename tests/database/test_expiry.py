@@ -10,7 +10,7 @@ from freezegun import freeze_time
 from mayfly import Job, Retry, Snooze, enqueue, enqueue_many, handler
 from mayfly.clock import host_now
 from mayfly.engine import Database
-from mayfly.errors import BadField
+from mayfly.errors import BadField, DatabaseFailed
 from mayfly.jobs.settle import settle
 from mayfly.jobs.settlement import Settlement
 from mayfly.outcome import RELEASED
@@ -210,5 +210,5 @@ def test_a_time_that_cannot_be_read_is_refused_by_the_table(database: Database, 
     job = insert_row(database)
     values = {"id": job, "given": UNREADABLE[database.dialect.name]}
 
-    with pytest.raises(database.dialect.errors):
+    with pytest.raises(DatabaseFailed):
         database.run(lambda c: c.execute(f"UPDATE mayfly_jobs SET {column} = :given WHERE id = :id", values))

@@ -46,10 +46,8 @@ Row = tuple[Table, dict[str, Any]]
 class StoppedClock(Clock):
     """Both ways look at the same instant."""
 
-    at = NOON
-
     def now(self) -> datetime:
-        return self.at
+        return self.measured
 
 
 # --- rows -------------------------------------------------------------------------------------------------
@@ -158,7 +156,7 @@ def probe_doubts(settings: Settings) -> list[str]:
 def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """What a full cycle would plan, clear, rescue and prune. It prunes: ask nothing afterwards."""
     database = Database(url)
-    database.set_clock(StoppedClock())
+    database.set_clock(StoppedClock(NOON, 0.0))
     settings = load(environ(url, home, **variables)).settings
     place = this_place(settings.host_name)
     world = World(settings, database, silent_log(), home, place, this_process(), monotonic())
@@ -334,8 +332,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
     entries = read_schedules([file], home, 1 << 16).entries
     next_at = None
     for ago in (3 * DAY, given.ago):
-        clock = StoppedClock()
-        clock.at = NOON - ago
+        clock = StoppedClock(NOON - ago, 0.0)
         database.set_clock(clock)
         next_at = fire_due(database, entries, Door(1 << 16, 5)).next_at
     note_next(home, looks_of([file]), next_at)

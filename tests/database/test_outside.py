@@ -5,7 +5,7 @@ from threading import Thread
 
 import pytest
 
-from mayfly.clock import Clock, milliseconds
+from mayfly.clock import milliseconds
 from mayfly.engine import Database
 from mayfly.errors import KeyReused, StaleClaim
 from mayfly.fleet.cycles import close_cycle, open_cycle
@@ -17,7 +17,7 @@ from mayfly.outcome import DONE, Outcome
 from mayfly.schema import JOBS
 from tests.database.factories import change_job, rows_of, servers_only
 from tests.database.proxy import proxied
-from tests.factories import insert_row, insert_rows
+from tests.factories import insert_row, insert_rows, make_clock
 from tests.tables import jobs, totals
 
 LEASE = timedelta(minutes=1)
@@ -239,15 +239,16 @@ def test_a_request_that_failed_is_not_remembered(database: Database) -> None:
 
 def test_a_process_that_stays_measures_its_clock_anew(database: Database) -> None:
     """Its host's clock may be set while it runs; asked for again too soon, nothing is measured."""
-    wrong = Clock(timedelta(hours=1))
+    wrong = make_clock(timedelta(hours=1))
     database.connect()
     database.set_clock(wrong)
-    database.keep_time(60)
+    database.refresh_clock(60)
     kept = database.clock
-    database.keep_time(-1)
+    step = database.refresh_clock()
 
     assert kept is wrong
     assert abs(database.clock.offset) < timedelta(minutes=1)
+    assert abs(step + timedelta(hours=1)) < timedelta(minutes=1)
 
 
 @servers_only

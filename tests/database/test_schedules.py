@@ -30,15 +30,12 @@ DOOR = Door(64 << 10, 5)
 class StoppedClock(Clock):
     """The time that a test says it is."""
 
-    at: datetime
-
     def now(self) -> datetime:
-        return self.at
+        return self.measured
 
 
 def set_time(database: Database, at: datetime) -> None:
-    clock = StoppedClock()
-    clock.at = at
+    clock = StoppedClock(at, 0.0)
     database.set_clock(clock)
 
 

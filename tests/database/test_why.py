@@ -9,14 +9,15 @@ import pytest
 from mayfly.engine import Database
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, note_passed_over, open_cycle
+from mayfly.fleet.place import this_place
 from mayfly.fleet.planning import planning
 from mayfly.jobs.circumstances import look_into
 from mayfly.jobs.pauses import Pause, pause
-from mayfly.jobs.why import Circumstances, Lane
+from mayfly.jobs.why import Circumstances, Lane, explain
 from mayfly.registry import Registry
 from mayfly.schema import JOBS
 from mayfly.settings import Settings, load_settings
-from tests.database.factories import claim_jobs, insert_runner
+from tests.database.factories import claim_jobs, insert_runner, run_sql
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
@@ -119,3 +120,23 @@ def test_the_count_ends_where_it_is_enough(
     lane = look(database, settings, job_id).lane
 
     assert (lane.jobs_before, lane.is_counted_out) == (4, True)
+
+
+def test_a_job_without_a_slot_names_the_hosts_that_hold_them(database: Database, settings: Settings) -> None:
+    """A host that was killed keeps its slots until its lease ends, and `why` says when that is."""
+    now = database.clock.now()
+    insert_runner(database, "worker-1", place=this_place("gone"), lease_seconds=3600)
+    insert_runner(database, "worker-2", place=this_place("over"), lease_seconds=-3600)
+    for worker_id in ("worker-1", "worker-2"):
+        run_sql(
+            database,
+            "INSERT INTO mayfly_slots (limit_key, worker_id, held, lease_until)"
+            f" VALUES ('room', '{worker_id}', 1, '2026-01-01 00:00:00.000000')",
+        )
+    job_id = insert_row(database, run_at=now + HOUR, waiting_for="limit room: 2 of 2 in use")
+
+    [holder] = look(database, settings, job_id).slot_holders
+
+    assert (holder.host, abs(holder.until - now - HOUR) < timedelta(minutes=1)) == ("gone", True)
+    [said] = [reason for reason in explain(look(database, settings, job_id)) if reason.name == "slots"]
+    assert said.text.startswith("It waits for slots of host gone until ")

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from mayfly import Job, concurrency, handler, rate
@@ -76,3 +78,12 @@ def stay(job: Job) -> None:
 @handler("mail", limits=rate("sender:{account}", 20, per="month"))
 def mail(job: Job) -> None:
     note(job, time.time())
+
+
+@handler("call", limits=rate("api", 1000, per="second"))
+def call(job: Job) -> None:
+    """Writes down how many units of its limit are used when it starts."""
+    with closing(sqlite3.connect(os.environ["DATABASE_URL"].removeprefix("sqlite:///"))) as connection:
+        [used] = connection.execute("SELECT used FROM mayfly_limits WHERE limit_key = 'api'").fetchone()
+    with (Path(os.environ["MAYFLY_HOME"]) / "used").open("a") as file:
+        file.write(f"{used}\n")

@@ -156,3 +156,9 @@ def leak(job: Job) -> None:
 def forge(_job: Job) -> None:
     """An error whose text pretends to be more than one line."""
     raise RuntimeError("first\n\x1b[31m\n2026-01-01T00:00:00.000Z [DISPATCHER] Dispatch Summary:")
+
+
+@handler("latch_then_fail")
+def latch_then_fail(job: Job) -> None:
+    latch(job)
+    raise RuntimeError("failed after the latch")

@@ -89,6 +89,12 @@ async def limited_async(_job: Job) -> None:
     await asyncio.sleep(AN_HOUR)
 
 
+@handler("brief_async", timeout=1.5)
+async def brief_async(_job: Job) -> None:
+    """Ends well within its timeout, unless another job blocks the loop."""
+    await asyncio.sleep(0.05)
+
+
 @handler("limited_thread", timeout=1, threads=20)
 def limited_thread(_job: Job) -> None:
     """In Python again and again, where an exception can be raised."""

@@ -30,7 +30,7 @@ PRIVATE: Mapping[str, type[MariaDBServer | PostgresServer]] = {
     "mariadb": MariaDBServer,
     "postgres": PostgresServer,
 }
-PROGRAMS = {"curl": "curl", "node": "nodejs"}  # by which the examples of the docs are run
+PROGRAMS = {"curl": "curl", "node": "nodejs", "cc": "gcc"}  # some tests run examples of the docs, or compile
 DRIVERS = {"mariadb": "mysql+pymysql", "mysql": "mysql+pymysql", "postgres": "postgresql+psycopg"}
 
 

@@ -8,8 +8,8 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.clock import COARSEST, Clock, clock_from, host_now, milliseconds, monotonic
-from tests.factories import NOON
+from mayfly.clock import COARSEST, Clock, clock_from, host_now, milliseconds, monotonic, since_boot
+from tests.factories import NOON, make_clock
 
 spans = st.timedeltas(timedelta(days=-365), timedelta(days=365))
 round_trips = st.timedeltas(timedelta(0), timedelta(seconds=10))
@@ -31,7 +31,7 @@ def test_an_answer_was_true_half_way_through_the_round_trip(
 @given(round_trips, st.floats(0, 1), st.timedeltas(timedelta(0), timedelta(microseconds=999)))
 def test_one_clock_has_no_distance_to_itself(trip: timedelta, share: float, cut_off: timedelta) -> None:
     """However busy the machine is, whenever the database looked, and whatever digits it cut off."""
-    assert clock_from(NOON + trip * share - cut_off, NOON, NOON + trip) == Clock()
+    assert clock_from(NOON + trip * share - cut_off, NOON, NOON + trip).offset == timedelta(0)
 
 
 @given(spans, round_trips, st.floats(0, 1))
@@ -44,17 +44,38 @@ def test_the_error_is_half_a_round_trip_at_most(offset: timedelta, trip: timedel
     assert abs(measured - offset) <= most + timedelta(microseconds=1)
 
 
-@pytest.mark.parametrize("offset", [timedelta(0), timedelta(days=400), timedelta(microseconds=-1)])
-@freeze_time(NOON)
-def test_now_is_the_databases_time(offset: timedelta) -> None:
-    """The host's clock, moved."""
-    assert Clock(offset).now() == NOON + offset
+def test_now_is_the_databases_time() -> None:
+    """Its time at the measurement, and what has passed since then."""
+    clock = Clock(NOON, since_boot() - 90)
+
+    assert NOON + timedelta(seconds=90) <= clock.now() < NOON + timedelta(seconds=900)
+
+
+@pytest.mark.parametrize("step", [timedelta(minutes=10), timedelta(minutes=-10), timedelta(days=30)])
+def test_a_wall_clock_that_is_set_moves_nothing(step: timedelta) -> None:
+    """Jobs, retries and leases go on as if nothing had happened; the step itself can be logged."""
+    clock = make_clock(timedelta(hours=3))
+    before = clock.now()
+
+    with freeze_time(host_now() + step, tick=True):
+        after, seen = clock.now(), clock.wall_clock_step()
+
+    assert before <= after < before + timedelta(minutes=1)
+    assert abs(seen - step) < timedelta(minutes=1)
+
+
+def test_a_clock_that_drifts_is_no_step() -> None:
+    """A second or less is not worth a line."""
+    clock = make_clock()
+
+    with freeze_time(host_now() + timedelta(seconds=0.5), tick=True):
+        assert clock.wall_clock_step() == timedelta(0)
 
 
 @pytest.mark.parametrize(("seconds", "skewed"), [(0, False), (1, False), (-1, False), (1.001, True), (-3600, True)])
 def test_a_second_off_is_worth_telling(seconds: float, skewed: bool) -> None:
     """Either way."""
-    assert Clock(timedelta(seconds=seconds)).is_skewed is skewed
+    assert make_clock(timedelta(seconds=seconds)).is_skewed is skewed
 
 
 def test_the_hosts_time_is_aware() -> None:

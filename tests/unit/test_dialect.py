@@ -161,7 +161,8 @@ def test_times_are_given_in_utc(name: str, expected: object) -> None:
         (1020, Trouble.REPEAT),  # record has changed
         (2003, Trouble.AWAY),
         (2013, Trouble.AWAY),  # lost during a query
-        (1040, Trouble.AWAY),  # too many connections
+        (1040, Trouble.CROWDED),  # too many connections
+        (1226, Trouble.CROWDED),  # of one user
         (1047, Trouble.AWAY),  # a Galera node without its cluster
         (1045, Trouble.REFUSED),
         (1049, Trouble.REFUSED),
@@ -187,7 +188,7 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Troubl
         ("55P03", Trouble.REPEAT),
         ("57P01", Trouble.AWAY),
         ("08006", Trouble.AWAY),
-        ("53300", Trouble.AWAY),
+        ("53300", Trouble.CROWDED),
         ("28P01", Trouble.REFUSED),
         ("3D000", Trouble.REFUSED),
         ("53100", Trouble.FULL),
