@@ -99,6 +99,7 @@ def test_a_slow_start_is_not_told_after_the_end(embedded: Installation, receiver
     receiver.hesitates_at = "/start"
     script = (
         "from dispatcher.watchers import Watchers; from mayfly.logs import silent_log; "
+        "from mayfly.timing import Timing, use_timing; use_timing(Timing(notify_seconds=40, request_seconds=20)); "
         "from mayfly.settings import load_settings; watchers = Watchers(load_settings(), silent_log()); "
         "watchers.begin(lambda: None); watchers.end(0, 'over')"
     )
