@@ -6,9 +6,13 @@ import pytest
 
 from mayfly.migrations import migrate
 from mayfly.migrations.apps import app_tables, migrate_app
+from mayfly.registry import load_handlers
 from mayfly.testing import using_database
 from tests.handlers.community import Community
 from tests.shelf import Shelf
+
+# Declared before any test hides what is declared: a module is imported once.
+assert not load_handlers(["handlers"]).failures
 
 
 def migrate_all(url: str) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mayfly.opening import load_registry
 from mayfly.settings import load_settings
-
-CHECKOUT = Path(__file__).parent.parent.parent
+from tests.process.installation import CHECKOUT
 
 
 def demo(*arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -5,15 +5,13 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.databases import Databases
-from tests.handlers.conftest import migrate_all
 from tests.handlers.prospects.tables import insert
 from tests.process.installation import Installation, wait_until
 
@@ -24,12 +22,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def platform_installation(engine_name: str, databases: Databases, tmp_path: Path) -> Iterator[Installation]:
-    """With the tables of the handlers, too."""
-    with databases.fresh(engine_name, migrate_all) as url:
-        made = Installation(tmp_path, url, {"IMPORT_FILES": str(tmp_path)})
-        yield made
-        made.end()
+def importing(installation: Installation) -> Installation:
+    """Files are imported from its home."""
+    installation.settings = {"IMPORT_FILES": str(installation.home)}
+    return installation
 
 
 def drain_with_kills(installation: Installation, kills: int, *signs: Callable[[], object]) -> int:
@@ -54,28 +50,27 @@ def drain_with_kills(installation: Installation, kills: int, *signs: Callable[[]
 # --- imports ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
-def test_an_import_that_is_killed_again_and_again_is_whole(platform_installation: Installation) -> None:
+def test_an_import_that_is_killed_again_and_again_is_whole(importing: Installation) -> None:
     """Each good row is a prospect, each bad one is in the file of rejects, in order and once."""
-    killed, job = run_import(platform_installation, ROWS, KILLS)
+    killed, job = run_import(importing, ROWS, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
-    assert_whole(platform_installation, job)
+    assert_whole(importing, job)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_a_million_rows_need_little_memory(platform_installation: Installation) -> None:
+def test_a_million_rows_need_little_memory(importing: Installation) -> None:
     """In slices, with kills, and with less than 100 MB for any runner."""
     began = time.monotonic()
-    killed, job = run_import(platform_installation, 1_000_000, 5)
+    killed, job = run_import(importing, 1_000_000, 5)
 
     print(f"1,000,000 rows in {time.monotonic() - began:.0f} s, {job.slices} slices, {killed} kills")
-    peak = platform_installation.rows("SELECT MAX(peak_memory) AS bytes FROM mayfly_runners")[0].bytes
+    peak = importing.rows("SELECT MAX(peak_memory) AS bytes FROM mayfly_runners")[0].bytes
     print(f"peak memory of a runner: {peak / MIB:.0f} MiB")
     assert (killed, job.status) == (5, "done")
     assert peak < 100_000_000
-    assert_whole(platform_installation, job)
+    assert_whole(importing, job)
 
 
 def run_import(installation: Installation, count: int, kills: int) -> tuple[int, Any]:
@@ -130,25 +125,24 @@ def lines_of(path: Path) -> tuple[list[int], list[int]]:
 # --- merges -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
-def test_merges_that_are_killed_again_and_again_are_right(platform_installation: Installation) -> None:
+def test_merges_that_are_killed_again_and_again_are_right(installation: Installation) -> None:
     """Everybody is there once, and each of the others was merged once, by one row that says so."""
-    killed, job = run_dedup(platform_installation, PEOPLE, PEOPLE, KILLS)
+    killed, job = run_dedup(installation, PEOPLE, PEOPLE, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
-    assert_merged(platform_installation, PEOPLE, PEOPLE)
+    assert_merged(installation, PEOPLE, PEOPLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform_installation: Installation) -> None:
+def test_two_hundred_thousand_prospects_are_compared_in_minutes(installation: Installation) -> None:
     """Not by 2 × 10¹⁰ comparisons."""
     people, twins = 160_000, 40_000
-    killed, job = run_dedup(platform_installation, people, twins, 5)
+    killed, job = run_dedup(installation, people, twins, 5)
 
     print(f"{job.slices} slices, {killed} kills, {job.progress}")
     assert (killed, job.status) == (5, "done")
-    assert_merged(platform_installation, people, twins)
+    assert_merged(installation, people, twins)
 
 
 def run_dedup(installation: Installation, people: int, twins: int, kills: int) -> tuple[int, Any]:

@@ -47,8 +47,6 @@ def prepare(installation: Installation, posts: int) -> Path:
     """Where its archives will be."""
     archives = installation.home / "archives"
     installation.settings = {"BOARD_ARCHIVES": str(archives)}
-    installation.run("mayfly", "migrate")
-    installation.run("mayfly", "migrate", "--app")
     fill(Community(installation.url), posts)
     return archives
 
@@ -91,8 +89,6 @@ def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded
         "MAX_WORKERS": "2",
         "BACKOFF_BASE": "0.01",
     }
-    embedded.run("mayfly", "migrate")
-    embedded.run("mayfly", "migrate", "--app")
     with provider() as server:
         server.manner, server.body = "slowly", b'{"id": "1142"}'
         community = Community(embedded.url)

@@ -7,9 +7,9 @@ from sqlalchemy import inspect
 
 from handlers.search.finding import find
 from handlers.search.tables import NAME
+from tests.handlers.process.killing import drain_under_kills
 from tests.looking import engine_of
 from tests.process.installation import Installation
-from tests.process.killing import drain_under_kills
 
 RARE = 300  # posts have a word that the others have not
 
@@ -56,15 +56,10 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
 
 def test_kills_at_random_moments_never_show_half_an_index(embedded: Installation) -> None:
     """On SQLite, with a small index."""
-    embedded.run("mayfly", "migrate")
-    embedded.run("mayfly", "migrate", "--app")
-
     build_under_kills(embedded, posts=3000, kills=2)
 
 
 @pytest.mark.slow
 def test_many_kills_never_show_half_an_index(installation: Installation) -> None:
     """On every database."""
-    installation.run("mayfly", "migrate", "--app")
-
     build_under_kills(installation, posts=20_000, kills=8)
