@@ -9,7 +9,14 @@ from contextlib import suppress
 
 import psutil
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import RUN_SECONDS, Installation, wait_until
+
+AT_WORK = (
+    "SELECT DISTINCT mayfly_runners.pid FROM mayfly_runners"
+    " JOIN mayfly_jobs ON mayfly_jobs.worker_id = mayfly_runners.worker_id"
+    " WHERE mayfly_jobs.status = 'processing' AND mayfly_runners.finished_at IS NULL"
+)
+STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def kill(pid: int) -> None:
@@ -18,6 +25,28 @@ def kill(pid: int) -> None:
         process = psutil.Process(pid)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: _is_dead(process), f"{pid} is dead")
+
+
+def kill_one_at_work(installation: Installation) -> bool:
+    """Kill a runner that has a claimed job. Not one that was killed before, and not one that has ended its jobs."""
+    return any(_kill_at_work(installation, pid) for pid in _pids_at_work(installation))
+
+
+def _kill_at_work(installation: Installation, pid: int) -> bool:
+    """It is stopped first: while it is, its jobs cannot come to their end."""
+    with suppress(psutil.NoSuchProcess, ProcessLookupError):
+        process = psutil.Process(pid)
+        os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: process.status() in STOPPED, f"{pid} is stopped")
+        if not _is_dead(process) and pid in _pids_at_work(installation):
+            kill(pid)
+            return True
+        os.kill(pid, signal.SIGCONT)
+    return False
+
+
+def _pids_at_work(installation: Installation) -> list[int]:
+    return [row.pid for row in installation.rows(AT_WORK)]
 
 
 def runner_at(installation: Installation, port: int) -> int:
@@ -45,25 +74,26 @@ def ended(installation: Installation) -> Callable[[], bool]:
 
 def drain_under_kills(
     installation: Installation,
-    progress: Callable[[], object],
-    *,
+    *signs: Callable[[], object],
     kills: int,
-    within: float,
+    within: float = 0.02,
     look: Callable[[], object] = lambda: None,
 ) -> int:
-    """A runner is killed so many seconds at most after `progress` has changed, then looked; how many were killed."""
-    chance = random.Random(1)
-    killed = 0
-    while installation.statuses().keys() & {"pending", "processing"}:
+    """Run cycles until all jobs have ended; how many runners were killed on the way.
+
+    Each is killed a random moment, so many seconds at most, after one of the signs has changed, in turn: what is done
+    between two changes is done when some of them are killed. After each kill it is looked.
+    """
+    chance, killed, is_over = random.Random(1), 0, ended(installation)
+    while not is_over():
         cycle = installation.start("dispatcher")
         while killed < kills and cycle.poll() is None:
-            before = progress()
-            wait_until(lambda: progress() != before or cycle.poll() is not None, "something happens")  # noqa: B023
+            sign = signs[killed % len(signs)]
+            before = sign()
+            wait_until(lambda: sign() != before or cycle.poll() is not None, "a step, or the end of the cycle")  # noqa: B023
             time.sleep(chance.random() * within)  # the random moment itself
-            for pid in installation.runner_pids()[:1]:
-                with suppress(ProcessLookupError):  # it came to its end by itself
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-                    look()
-        cycle.wait(60)
+            if kill_one_at_work(installation):
+                killed += 1
+                look()
+        cycle.wait(RUN_SECONDS)
     return killed

@@ -31,6 +31,7 @@ def found(installation: Installation) -> int | None:
 
 def build_under_kills(installation: Installation, posts: int, kills: int) -> None:
     """A search sees what it should at each kill, and the build comes to its end all the same."""
+    installation.settings = {"BACKOFF_BASE": "0.01"}
     add_posts(installation, RARE)
     installation.enqueue("rebuild_search_index", lane="misc")
     installation.dispatch()
