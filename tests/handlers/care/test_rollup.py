@@ -91,7 +91,7 @@ def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
     def host(_number: int) -> int:
         with opened(platform) as database:
             database.connect()
-            barrier.wait(10)
+            barrier.wait(60)
             counted = 0
             while step := database.run(lambda connection: count_step(connection, DAY)):
                 counted += step

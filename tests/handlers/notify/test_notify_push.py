@@ -1,7 +1,6 @@
 """Notifications to real servers: what each kind is sent, that nobody is told twice, and what failures mean."""
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -151,18 +150,17 @@ def test_what_an_answer_means(
 @SQLITE
 def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is tried again: two notifications are better than none."""
-    monkeypatch.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
     chat = subscribe("webhook")
     chat.manner = "silent"
     enqueue("notify_push", TOLD)
 
-    begun = time.monotonic()
-    first = drain(raises=False)
-    took = time.monotonic() - begun
+    with monkeypatch.context() as patched:
+        patched.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
+        first = drain(raises=False)
     chat.manner = "answers"
     second = drain(advance=True)
 
-    assert took < 10
+    assert not chat.outwaited
     assert (outcomes_of_children(first), outcomes_of_children(second)) == (["failed"], ["done"])
     assert len(chat.heard) == 2
 

@@ -14,7 +14,7 @@ from runner.horizon import Horizon
 from runner.lifelines import MainLifeline
 from tests.handlers.outreach.audience import Tables
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 ADDRESSES = ["ann@example.com", "bob@example.com", "carl@example.com"]
 
 

@@ -28,7 +28,6 @@ FOUND = {
 def hunter(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     with provider() as given:
         given.body = json.dumps(VERIFIED).encode()
-        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.5)
         monkeypatch.setenv("HUNTER_URL", given.url)
         monkeypatch.setenv("HUNTER_API_KEY", KEY)
         yield given
@@ -39,7 +38,6 @@ def scrapers(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Pr
     with provider() as one, provider() as other:
         for each in (one, other):
             each.body = b'{"profile": {"title": "CTO", "city": "K\\u00f6ln", "email": "no@x.example", "phone": 7}}'
-        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 0.5)
         monkeypatch.setenv("SCRAPERS", f"{one.url}/profile {other.url}/profile")
         yield [one, other]
 
@@ -126,9 +124,18 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
     ],
 )
 def test_what_goes_wrong_with_hunter(
-    platform: str, hunter: Provider, status: int, headers: dict[str, str], manner: str, outcome: str, reason: str
+    platform: str,
+    hunter: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    headers: dict[str, str],
+    manner: str,
+    outcome: str,
+    reason: str,
 ) -> None:
     """Nothing of it is kept as an answer, and the key is not shown by whoever repeats it."""
+    if manner == "silent":
+        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.3)
     hunter.status, hunter.headers, hunter.manner = status, headers, manner
     hunter.body = f"your key was {KEY}".encode()
 
@@ -238,9 +245,17 @@ def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers:
     ],
 )
 def test_a_scraper_that_fails_is_rested_and_another_asked(
-    platform: str, hunter: Provider, scrapers: list[Provider], status: int, manner: str, body: bytes
+    platform: str,
+    hunter: Provider,
+    scrapers: list[Provider],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    manner: str,
+    body: bytes,
 ) -> None:
     """At once; and it is not asked again while it rests."""
+    if manner == "silent":
+        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 2.0)  # the other one answers in time
     bad, good = scrapers
     bad.status, bad.manner, bad.body, bad.headers = status, manner, body, {"Retry-After": "600"}
     for number in range(4):
