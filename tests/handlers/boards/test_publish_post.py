@@ -51,6 +51,7 @@ def reason(drained: Drained) -> str:
     return str(drained.runs[-1].reason)
 
 
+@pytest.mark.every_database
 def test_a_post_becomes_a_status_once(community: Community, server: Provider) -> None:
     """Whoever asks again is told the same id, and the server is not asked. On every database."""
     on_mastodon(community, server)
@@ -66,7 +67,7 @@ def test_a_post_becomes_a_status_once(community: Community, server: Provider) ->
 
 
 def test_a_webhook_is_signed(community: Community, server: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the rules that the receiver's library checks, at the very address that was given. On every database."""
+    """By the rules that the receiver's library checks, at the very address that was given."""
     monkeypatch.setenv("CHANNEL_TEST", SECRET)
     community.board()
     community.post(1, body="Grüße", channel_id=community.channel("webhook", f"{server.url}/hook/?a=b"))
@@ -263,8 +264,9 @@ def leave_in_doubt(community: Community, server: Provider, age: timedelta) -> No
     community.insert("app_effects", **row)
 
 
+@pytest.mark.every_database
 def test_doubt_is_resolved_by_the_key(community: Community, server: Provider) -> None:
-    """Asked again, the server knows the status that it has already made. On every database."""
+    """Asked again, the server knows the status that it has already made."""
     leave_in_doubt(community, server, timedelta(minutes=3))
 
     drained = publish()
@@ -309,7 +311,7 @@ def test_what_is_published_is_written_down_without_asking_again(community: Commu
 
 
 def test_a_post_that_was_withdrawn_on_its_way_stays_so(community: Community) -> None:
-    """With the id of what is out there, for whoever takes it down. On every database."""
+    """With the id of what is out there, for whoever takes it down."""
     community.board()
     community.post(1)
     community.post(2, state="withdrawn")

@@ -54,6 +54,7 @@ def found(url: str) -> dict[str, tuple[str, str]]:
     return {each["what"]: (each["health"], each["text"]) for each in json.loads(rows[0][0])}
 
 
+@pytest.mark.every_database
 def test_all_is_well(healthy: pytest.MonkeyPatch, platform: str) -> None:
     """One row with the findings; the same look run again changes its own. On every database."""
     run = look()

@@ -70,7 +70,7 @@ def test_chats_and_phones_are_told_in_their_own_words(subscribe: Subscribe) -> N
 
 
 def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscribe: Subscribe) -> None:
-    """Each subscription has a job of its own. On every database."""
+    """Each subscription has a job of its own."""
     well, ill, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
     ill.status = 500
 
@@ -81,7 +81,7 @@ def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscri
 
 
 def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
-    """Whoever asks for it again, be it another job; one with another key is another. On every database."""
+    """Whoever asks for it again, be it another job; one with another key is another."""
     chat = subscribe("webhook")
 
     outcomes = [tell(key="post:7").outcomes, tell(key="post:7").outcomes, tell(key="post:8").outcomes]
@@ -90,6 +90,7 @@ def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
     assert len(chat.heard) == 2
 
 
+@pytest.mark.every_database
 def test_a_subscription_that_is_gone_is_removed(subscribe: Subscribe, platform: str) -> None:
     """404 and 410: the job is fine, the others stay, the next notification asks nobody in vain. On every database."""
     gone, never, stays = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2), subscribe("webhook", 3)
@@ -165,6 +166,7 @@ def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(chat.heard) == 2
 
 
+@pytest.mark.every_database
 def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
     """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
     app = current_app()

@@ -56,6 +56,7 @@ def error_of(drained: Drained) -> str:
     return str(drained.runs[-1].outcome.error)
 
 
+@pytest.mark.every_database
 def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     """The key goes in a header; the answer is kept, and a second run asks nobody. On every database."""
     prospect = ann(platform, email="ann@acme.example")
@@ -70,6 +71,7 @@ def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     assert rows(platform, "SELECT enriched_at FROM app_prospects")[0].enriched_at is not None
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     ("fields", "asked"),
     [
@@ -216,7 +218,7 @@ def test_one_who_is_not_to_be_asked_for(platform: str, hunter: Provider) -> None
 
 
 def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
-    """One of them is asked, with what is known; its answer is kept, too. On every database."""
+    """One of them is asked, with what is known; its answer is kept, too."""
     prospect = ann(platform, email="ann@acme.example", city="Bonn")
 
     for _ in range(2):
@@ -288,6 +290,7 @@ def test_where_no_scraper_answers_what_hunter_said_is_kept(
     assert len(hunter.heard) == 1
 
 
+@pytest.mark.every_database
 def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
     """And is kept as one."""
     for each in scrapers:
@@ -300,6 +303,7 @@ def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: li
     assert sum(len(each.heard) for each in scrapers) == 1
 
 
+@pytest.mark.every_database
 def test_one_who_was_merged_is_enriched_as_who_he_is_now(platform: str, hunter: Provider) -> None:
     """What is learned belongs to the winner. On every database."""
     winner, loser = (ann(platform, email=mail) for mail in ("ann@acme.example", "ANN@acme.example"))
