@@ -4,8 +4,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import psutil
 
@@ -46,7 +47,12 @@ def _kill_at_work(installation: Installation, pid: int) -> bool:
 
 
 def _pids_at_work(installation: Installation) -> list[int]:
-    return [row.pid for row in installation.rows(AT_WORK)]
+    return [int(pid) for [pid] in rows_of(installation, AT_WORK)()]
+
+
+def rows_of(installation: Installation, query: str) -> Callable[[], Sequence[Any]]:
+    """Read without a lock: a stopped runner may have it, and one that writes all the time seldom leaves it."""
+    return lambda: installation.database.read(lambda connection: connection.execute(query).all())
 
 
 def runner_at(installation: Installation, port: int) -> int:

@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.handlers.community import LONG_AGO, Community
-from tests.handlers.process.killing import drain_under_kills
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.handlers.providers import provider
 from tests.process.installation import Installation
 
@@ -56,7 +56,7 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
     killed_at: list[int] = []
     killed = drain_under_kills(
         embedded,
-        lambda: embedded.job(job_id).checkpoint,
+        rows_of(embedded, "SELECT checkpoint FROM mayfly_jobs WHERE type = 'archive_board'"),
         kills=KILLS,
         within=0.1,
         look=lambda: killed_at.append(size_of(archives / ".board-7.json")),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.process.killing import drain_under_kills
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.handlers.prospects.tables import insert
 from tests.process.installation import Installation
 
@@ -65,8 +65,8 @@ def run_import(installation: Installation, count: int, kills: int) -> tuple[int,
     killed = drain_under_kills(
         installation,
         lambda: rejects.exists() and rejects.stat().st_size,
-        lambda: installation.rows("SELECT MAX(line) FROM app_prospects"),
-        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+        rows_of(installation, "SELECT MAX(line) FROM app_prospects"),
+        rows_of(installation, "SELECT checkpoint FROM mayfly_jobs"),
         kills=kills,
     )
     return killed, installation.job(job_id)
@@ -143,8 +143,8 @@ def run_dedup(installation: Installation, people: int, twins: int, kills: int) -
     [job_id] = installation.enqueue("dedup_prospects", "{}", lane="dedup_prospects")
     killed = drain_under_kills(
         installation,
-        lambda: installation.rows("SELECT MAX(id) FROM app_merges"),
-        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+        rows_of(installation, "SELECT MAX(id) FROM app_merges"),
+        rows_of(installation, "SELECT checkpoint FROM mayfly_jobs"),
         kills=kills,
     )
     print(f"{len(given):,} prospects in {time.monotonic() - began:.0f} s")

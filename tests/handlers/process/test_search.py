@@ -7,7 +7,7 @@ from sqlalchemy import inspect
 
 from handlers.search.finding import find
 from handlers.search.tables import NAME
-from tests.handlers.process.killing import drain_under_kills
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.looking import engine_of
 from tests.process.installation import Installation
 
@@ -42,7 +42,7 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
     seen: set[int | None] = set()
     killed = drain_under_kills(
         installation,
-        lambda: installation.job(job_id).checkpoint,
+        rows_of(installation, f"SELECT checkpoint FROM mayfly_jobs WHERE id = {job_id}"),
         kills=kills,
         within=0.03,
         look=lambda: seen.add(found(installation)),
@@ -57,7 +57,7 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
 
 def test_kills_at_random_moments_never_show_half_an_index(embedded: Installation) -> None:
     """On SQLite, with a small index."""
-    build_under_kills(embedded, posts=3000, kills=2)
+    build_under_kills(embedded, posts=10_000, kills=2)
 
 
 @pytest.mark.slow
