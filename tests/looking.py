@@ -9,26 +9,28 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from mayfly.dialect import Trouble
+from mayfly.dialect import Trouble, Unit
 from mayfly.engine import TRIES, Database
 
 T = TypeVar("T")
 
 
-_engines: WeakKeyDictionary[Database, Engine] = WeakKeyDictionary()  # a new one asks its server a lot at first
+# A new engine asks its server many questions at first.
+_engines: WeakKeyDictionary[Database, dict[Unit, Engine]] = WeakKeyDictionary()
 
 
-def engine_of(database: Database) -> Engine:
-    """Connects as Mayfly does, and keeps nothing open."""
-    if database not in _engines:
-        _engines[database] = _new_engine(database)
-    return _engines[database]
+def engine_of(database: Database, unit: Unit = Unit.TRANSACTION) -> Engine:
+    """Connects as Mayfly does, and keeps nothing open. With Unit.LOOK it takes no write lock on SQLite."""
+    engines = _engines.setdefault(database, {})
+    if unit not in engines:
+        engines[unit] = _new_engine(database, unit)
+    return engines[unit]
 
 
-def _new_engine(database: Database) -> Engine:
+def _new_engine(database: Database, unit: Unit) -> Engine:
     dialect, url = database.dialect, database.url
     engine = create_engine(url, poolclass=NullPool, creator=lambda: dialect.connect(url))
-    listen(engine, "begin", lambda connection: dialect.begin(connection.connection.dbapi_connection))
+    listen(engine, "begin", lambda connection: dialect.begin(connection.connection.dbapi_connection, unit))
     return engine
 
 

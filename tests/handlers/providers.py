@@ -31,6 +31,7 @@ class Provider:
     heard: list[Heard] = field(default_factory=list)
     over: Event = field(default_factory=Event)
     sent: int = 0  # bytes of a body
+    outwaited: bool = False  # a caller has waited longer than any should
 
     @property
     def url(self) -> str:
@@ -75,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def silent(self) -> None:
-        self.server.given.over.wait(30)
+        self.server.given.outwaited = not self.server.given.over.wait(60)
 
     def drips(self) -> None:
         self._begin(100_000)

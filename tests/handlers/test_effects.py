@@ -41,6 +41,7 @@ def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: s
     assert told == {"others": silent, "receipts": silent if word is None else (word, *[word == "resend"] * 2)}
 
 
+@pytest.mark.every_database
 def test_without_its_tables_a_job_says_what_to_run(
     engine_name: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,7 @@ from weakref import WeakSet
 import psutil
 from sqlalchemy import Select, make_url, text
 
+from mayfly.dialect import Unit
 from mayfly.engine import Database
 from mayfly.opening import create_embedded
 from mayfly.timing import Timing
@@ -49,7 +50,6 @@ class Installation:
     def __post_init__(self) -> None:
         self.open_ones.add(self)
         self.database = Database(self.url)
-        self._looking = engine_of(self.database)
         self._started: list[StartedProcess] = []
         self._sessions: set[int] = set()  # of the processes that were forked
 
@@ -122,12 +122,12 @@ class Installation:
     def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
         """As the driver gives them for a text; with aware times for a query on one of tests.tables."""
         statement = text(query) if isinstance(query, str) else query
-        with self._looking.begin() as connection:
+        with engine_of(self.database, Unit.LOOK).begin() as connection:
             return connection.execute(statement, parameters).all()
 
     def execute(self, sql: str) -> None:
         """A statement that gives no rows."""
-        with self._looking.begin() as connection:
+        with engine_of(self.database).begin() as connection:
             connection.execute(text(sql))
 
     def job(self, job_id: int) -> Any:

@@ -36,7 +36,7 @@ def test_a_broken_module_costs_no_job_an_attempt(embedded: Installation, source:
     mate = embedded.enqueue("noop", lane="billing")[0]
     others = embedded.enqueue("noop", count=3)
 
-    cycle = embedded.dispatch(HANDLERS="handlers,billing")
+    cycle = embedded.dispatch(HANDLERS="handlers.samples,billing")
 
     job = embedded.job(invoice)
     assert (job.status, job.attempts, job.claims) == ("pending", 0, 1)
@@ -56,10 +56,10 @@ def test_the_deploy_that_is_repaired_finds_its_jobs(embedded: Installation) -> N
     module = embedded.home / "billing.py"
     module.write_text("import no_such_module")
     invoice = embedded.enqueue("invoice")[0]
-    embedded.dispatch(HANDLERS="handlers,billing")
+    embedded.dispatch(HANDLERS="handlers.samples,billing")
     module.write_text("from mayfly import handler\n@handler('invoice')\ndef invoice(job): return 'sent'\n")
 
-    cycle = embedded.dispatch(HANDLERS="handlers,billing")
+    cycle = embedded.dispatch(HANDLERS="handlers.samples,billing")
 
     job = embedded.job(invoice)
     assert (cycle.returncode, cycle.stderr) == (0, "")

@@ -14,6 +14,7 @@ from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.ai.boards import Boards, rows, traces
 from tests.handlers.ai.models import PlayedModel
+from tests.handlers.patience import patient
 
 NEXT_MONTH = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -50,6 +51,7 @@ def test_what_is_used_up_comes_back_next_month(
     assert rows("SELECT used, most FROM mayfly_limits") == [(40, 40)]
 
 
+@pytest.mark.every_database
 def test_what_a_call_did_not_cost_is_given_back(
     boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_wrong_budget_is_a_sentence(text: str) -> None:
         units_of(text)
 
 
+@patient
 @given(balance=st.integers(-(10**9), 10**9), most=st.integers(0, 10**9))
 def test_no_more_is_taken_than_is_missing(balance: int, most: int) -> None:
     """To the cent."""

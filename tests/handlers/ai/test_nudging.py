@@ -44,6 +44,7 @@ def test_boards_that_went_quiet_are_nudged(boards: Boards, model: PlayedModel) -
     assert traces()[0]["purpose"] == "nudge"
 
 
+@pytest.mark.every_database
 def test_a_board_is_asked_about_once_a_day(
     boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +86,7 @@ def as_other(job: Job) -> Job:
     return Job(99, "x", "x", "{}", 1, 1, 1, lifeline=job.lifeline)
 
 
+@pytest.mark.every_database
 def test_two_hosts_that_both_saw_it_quiet_do_not_both_ask(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row decides, and not what was seen before it was written. On every database."""
     monkeypatch.setattr(tables, "IS_QUIET", "SELECT id FROM app_boards WHERE id = :board_id")
@@ -101,6 +103,7 @@ def test_two_hosts_that_both_saw_it_quiet_do_not_both_ask(boards: Boards, monkey
     assert told == [False, True, False]
 
 
+@pytest.mark.every_database
 def test_two_hosts_cannot_nudge_twice(boards: Boards) -> None:
     """Neither two jobs nor two runs of one: of all that hold an answer, one posts it. On every database."""
     boards.add(1, "Beans?")

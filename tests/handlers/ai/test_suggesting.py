@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -14,6 +14,7 @@ from mayfly import Job, MayflyError, enqueue, handler
 from mayfly.testing import drain, run_inline
 from tests.handlers.ai.boards import Boards, rows, run_again, traces
 from tests.handlers.ai.models import PlayedModel
+from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -35,6 +36,7 @@ def test_a_draft_is_stored_once(boards: Boards, model: PlayedModel) -> None:
     assert [each.runs[0].result for each in (first, again)] == [{"board_id": 3, "post_id": post_id}] * 2
 
 
+@pytest.mark.every_database
 def test_a_draft_is_written_once_however_often_it_is_tried(boards: Boards) -> None:
     """As after a COMMIT whose answer was lost."""
 
@@ -85,6 +87,7 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
     assert (len(model.asked), len(traces()), boards.written()) == (2, 2, [])
 
 
+@pytest.mark.every_database
 def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Boards, model: PlayedModel) -> None:
     """A NUL, which PostgreSQL does not take."""
     boards.add(3, "Beans?")
@@ -124,7 +127,7 @@ PAYLOADS = st.dictionaries(
 
 
 @SQLITE
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@patient
 @given(type_name=st.sampled_from(TYPES), payload=PAYLOADS)
 def test_any_payload_is_refused_or_handled(
     boards: Boards, model: PlayedModel, type_name: str, payload: dict[str, Any]

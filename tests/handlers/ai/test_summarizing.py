@@ -23,6 +23,7 @@ def numbered(model: PlayedModel) -> None:
     model.reply = reply
 
 
+@pytest.mark.every_database
 def test_a_board_is_summarised(boards: Boards, model: PlayedModel) -> None:
     """Its published posts alone, without names; the summary is written down, and what it took."""
     boards.add(3, "Shall we plant beans?", "Peas!", title="Garden")

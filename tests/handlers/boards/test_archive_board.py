@@ -45,6 +45,7 @@ def content_of(archives: Path) -> dict[str, Any]:
         return content
 
 
+@pytest.mark.every_database
 def test_a_board_is_archived_whole_and_once(community: Community, archives: Path) -> None:
     """With its members and posts; they are told; doing it again is fine. On every database."""
     closed_board(community)

@@ -27,6 +27,7 @@ def assert_enqueued_mails(community: Community) -> list[Any]:
     return assert_enqueued("send_email", count=count) if count else []
 
 
+@pytest.mark.every_database
 def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -> None:
     """Doing it again is fine, and tells nobody again. On every database."""
     community.board(7, members=(1, 2, 3), title="Gär\tten")
@@ -49,7 +50,7 @@ def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -
 
 
 def test_many_members_are_told_in_slices(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is left out and nobody is told twice, wherever the window ends. On every database."""
+    """Nobody is left out and nobody is told twice, wherever the window ends."""
     monkeypatch.setattr("handlers.boards.closing.PAGE", 2)
     community.board(7, members=range(1, 6))
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -12,6 +12,7 @@ from handlers.boards.payloads import Board, Post
 from mayfly import enqueue
 from mayfly.testing import drain, run_inline
 from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.patience import patient
 from tests.handlers.providers import provider
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -21,6 +22,7 @@ def jobs_for_posts(community: Community) -> list[tuple[Any, ...]]:
     return community.rows("SELECT unique_key, status FROM mayfly_jobs WHERE type = 'publish_post' ORDER BY id")
 
 
+@pytest.mark.every_database
 def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
     """However often one looks; others do not. On every database."""
     community.board()
@@ -81,7 +83,7 @@ ANYTHING = st.recursive(
 
 
 @SQLITE
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@patient
 @given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
 def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
     """At the door, or by a sentence."""

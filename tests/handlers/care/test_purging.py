@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
@@ -26,6 +27,7 @@ def session(number: int, days: float) -> dict[str, object]:
     }  # fmt: skip
 
 
+@pytest.mark.every_database
 def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
     """A thousand in a commit, and each window goes on where the last one ended; run again, it finds none."""
     insert(platform, "app_sessions", *(session(number, 40) for number in range(STEP + 5)), session(-1, 20))
@@ -40,6 +42,7 @@ def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
     assert select(platform, "SELECT token_hash FROM app_sessions") == [("hash -1",)]
 
 
+@pytest.mark.every_database
 def test_log_rows_are_vacuumed_by_their_age(platform: str) -> None:
     """Those of the last month stay; without a directory no file is looked at. On every database."""
     rows = [{"logged_at": days_ago(days), "level": "info", "message": f"{days}"} for days in (29, 31, 400)]

@@ -39,7 +39,7 @@ def figures(url: str) -> dict[tuple[str, str, float], Sequence[float]]:
 
 
 def test_points_are_added_up_once(platform: str) -> None:
-    """Run again, the figures are the same. On every database."""
+    """Run again, the figures are the same."""
     insert(platform, "app_metric_points", point(10, 2.5), point(10.01, 4), point(11.5, -1), point(11.5, 8, "mails"))
 
     results = [rolled_up(), rolled_up()]
@@ -56,6 +56,7 @@ def test_points_are_added_up_once(platform: str) -> None:
     assert [each for key, each in found.items() if key[0] == "minute" and key[1] == "mails"] == [(1, 8.0, 8.0, 8.0)]
 
 
+@pytest.mark.every_database
 def test_late_points_change_what_was_thought_complete(platform: str) -> None:
     """Also when what they are added to has lost its points and its minutes by then. On every database."""
     insert(platform, "app_metric_points", point(10, 2), point(10.5, 4))
@@ -82,6 +83,20 @@ def test_points_are_removed_when_they_were_counted(platform: str) -> None:
     assert figures(platform)["day", "visits", -24 * 30] == (1, 1.0, 1.0, 1.0)
 
 
+@pytest.mark.every_database
+def test_minutes_are_removed_by_their_age(platform: str) -> None:
+    """Hours and days stay as they were."""
+    insert(platform, "app_metric_points", point(10, 2), point(10.5, 4), point(14, 1))
+    rolled_up(minute_days=30)
+    before = figures(platform)
+
+    rolled_up(minute_days=1)
+
+    assert len([key for key in before if key[0] == "minute"]) == 3
+    assert figures(platform) == {key: each for key, each in before.items() if key[0] != "minute"}
+
+
+@pytest.mark.every_database
 def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
     """Two hosts, each with connections of its own, over the same points. On every database."""
     total = 2 * STEP + 7
@@ -91,7 +106,7 @@ def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
     def host(_number: int) -> int:
         with opened(platform) as database:
             database.connect()
-            barrier.wait(10)
+            barrier.wait(60)
             counted = 0
             while step := database.run(lambda connection: count_step(connection, DAY)):
                 counted += step

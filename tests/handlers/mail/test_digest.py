@@ -13,6 +13,7 @@ from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
 from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -27,6 +28,7 @@ def mails(count: int) -> list[dict[str, Any]]:
     return [each.payload for each in assert_enqueued("send_email", count=count)]
 
 
+@pytest.mark.every_database
 def test_news_are_told_once(community: Community) -> None:
     """What is published later is in the next one, which has a key of its own. On every database."""
     community.person(2, "Bob")
@@ -78,6 +80,7 @@ def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
     mails(others)
 
 
+@pytest.mark.every_database
 def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """In slices, over people who have none; a second round finds nothing. On every database."""
     monkeypatch.setattr("handlers.mail.digest.PAGE", 2)
@@ -178,6 +181,7 @@ def test_a_long_digest_lists_the_newest() -> None:
     assert len(mail["text"]) < 5000
 
 
+@patient
 @given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
 def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
     """One that the door takes, with no tag of theirs in its html."""

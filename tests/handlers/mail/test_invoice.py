@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from freezegun import freeze_time
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.mail.invoice import Issued, issue
@@ -20,6 +20,7 @@ from mayfly.testing import Run, assert_enqueued, run_inline
 from tests.factories import NOON
 from tests.handlers.community import Community
 from tests.handlers.mail.invoices import CUSTOMER, ROSES, make_invoice
+from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -35,6 +36,7 @@ def send(reference: str = "order:1", **changes: Any) -> Run:
     return run_inline("send_invoice", make_invoice(reference, **changes))
 
 
+@pytest.mark.every_database
 def test_the_same_invoice_twice_is_the_same(community: Community, files: Path) -> None:
     """One number, one file, one mail, however often its job runs. On every database."""
     first = send()
@@ -109,6 +111,7 @@ def test_each_year_counts_from_one(platform: str, monkeypatch: pytest.MonkeyPatc
     assert names == ["2026-0001", "2027-0001", "2027-0002"]
 
 
+@pytest.mark.every_database
 def test_numbers_have_no_gaps_whoever_comes_at_once(platform_url: str) -> None:
     """Each reference once, though each is issued by two at a time, and some fail behind it. On every database."""
 
@@ -184,7 +187,7 @@ def test_other_letters_need_another_font(community: Community, files: Path, monk
     assert path.read_bytes() == printed
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@patient
 @given(st.text(st.sampled_from(sorted(letters_of(PLAIN))), min_size=1, max_size=100))
 def test_whatever_is_written_on_it_is_printed(files: Path, text: str) -> None:
     """Tags, entities, words without end."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from handlers.mail.invoice_sums import add_up, cents
 from handlers.mail.payloads import Invoice, Item
 from tests.handlers.mail.invoices import ROSES, make_invoice
+from tests.handlers.patience import patient
 
 # --- sums -------------------------------------------------------------------------------------------------
 
@@ -30,6 +31,7 @@ ITEMS = st.builds(
 )  # fmt: skip
 
 
+@patient
 @given(st.lists(ITEMS, min_size=1, max_size=30))
 def test_no_cent_is_lost(items: list[Item]) -> None:
     """Lines and VAT make the total; each is off from the exact value by half a cent at most."""
@@ -96,6 +98,7 @@ ANY = (
 )
 
 
+@patient
 @given(st.fixed_dictionaries({"text": ANY, "price": ANY, "vat": ANY, "quantity": ANY}), ANY)
 def test_whatever_the_payload_it_is_refused_or_added_up(item: dict[str, Any], note: object) -> None:
     """What passes the door can be written down, read again, and has a sum."""

@@ -181,7 +181,7 @@ def test_what_may_pass_is_tried_through_another_account(office: ExitStack, answe
 
 
 def test_where_all_say_later_the_job_is_tried_later(office: ExitStack) -> None:
-    """A grey list lets in who comes back. On every database."""
+    """A grey list lets in who comes back."""
     post = office.enter_context(post_office(None))
     post.at_rcpt["bob@example.com"] = ["450 greylisted"]
     post.at_data["bob@example.com"] = ["451 greylisted"]
@@ -220,6 +220,7 @@ def test_a_refusal_is_final(office: ExitStack, step: str) -> None:
     assert sorted(len(getattr(post, step)["bob@example.com"]) for post in posts) == [1, 2]
 
 
+@pytest.mark.every_database
 def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: Certificate) -> None:
     """Its mails go through the others, and it is not asked again. On every database."""
     bad = office.enter_context(post_office(certificate, tls="starttls"))
@@ -298,6 +299,7 @@ def test_a_lane_without_an_account_is_told(office: ExitStack) -> None:
     assert "SMTP_ACCOUNTS names no account for the lane default" in error_of(drained)
 
 
+@pytest.mark.every_database
 def test_the_same_effect_happens_once(office: ExitStack) -> None:
     """Whoever asks for it again, be it another job, is told that it is done. On every database."""
     post = office.enter_context(post_office(None))
@@ -310,7 +312,7 @@ def test_the_same_effect_happens_once(office: ExitStack) -> None:
 
 
 def test_an_answer_that_was_lost_is_held(office: ExitStack) -> None:
-    """It was taken, as the server knows and nobody else: the job is dead with that reason. On every database."""
+    """It was taken, as the server knows and nobody else: the job is dead with that reason."""
     post = office.enter_context(post_office(None))
     post.hangs_up_on.add("bob@example.com")
     send_through(account(post.port))
@@ -349,6 +351,7 @@ def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack) -> None:
     assert post.counts == {"bob@example.com": 3}
 
 
+@pytest.mark.every_database
 def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     """Both have looked while it was open: one of them is told to come back. On every database."""
     told: list[str] = []

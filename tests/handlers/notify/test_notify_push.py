@@ -1,7 +1,6 @@
 """Notifications to real servers: what each kind is sent, that nobody is told twice, and what failures mean."""
 
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -71,7 +70,7 @@ def test_chats_and_phones_are_told_in_their_own_words(subscribe: Subscribe) -> N
 
 
 def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscribe: Subscribe) -> None:
-    """Each subscription has a job of its own. On every database."""
+    """Each subscription has a job of its own."""
     well, ill, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
     ill.status = 500
 
@@ -82,7 +81,7 @@ def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscri
 
 
 def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
-    """Whoever asks for it again, be it another job; one with another key is another. On every database."""
+    """Whoever asks for it again, be it another job; one with another key is another."""
     chat = subscribe("webhook")
 
     outcomes = [tell(key="post:7").outcomes, tell(key="post:7").outcomes, tell(key="post:8").outcomes]
@@ -91,6 +90,7 @@ def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
     assert len(chat.heard) == 2
 
 
+@pytest.mark.every_database
 def test_a_subscription_that_is_gone_is_removed(subscribe: Subscribe, platform: str) -> None:
     """404 and 410: the job is fine, the others stay, the next notification asks nobody in vain. On every database."""
     gone, never, stays = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2), subscribe("webhook", 3)
@@ -151,22 +151,22 @@ def test_what_an_answer_means(
 @SQLITE
 def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
     """And is tried again: two notifications are better than none."""
-    monkeypatch.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
     chat = subscribe("webhook")
     chat.manner = "silent"
     enqueue("notify_push", TOLD)
 
-    begun = time.monotonic()
-    first = drain(raises=False)
-    took = time.monotonic() - begun
+    with monkeypatch.context() as patched:
+        patched.setattr("handlers.notify.delivery.ANSWER_SECONDS", 0.2)
+        first = drain(raises=False)
     chat.manner = "answers"
     second = drain(advance=True)
 
-    assert took < 10
+    assert not chat.outwaited
     assert (outcomes_of_children(first), outcomes_of_children(second)) == (["failed"], ["done"])
     assert len(chat.heard) == 2
 
 
+@pytest.mark.every_database
 def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
     """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
     app = current_app()

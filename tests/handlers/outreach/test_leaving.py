@@ -11,6 +11,7 @@ from mayfly import enqueue
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
+from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 SUPPRESSIONS = "SELECT address, reason, detail FROM app_suppressions ORDER BY address"
@@ -39,7 +40,7 @@ def test_what_is_a_bounce(answer: str, to_recipient: bool, bounced: bool) -> Non
 
 
 def test_an_address_that_bounced_is_not_written_to_again(tables: Tables, post: Post) -> None:
-    """By the next blast; the server's words are kept. On every database."""
+    """By the next blast; the server's words are kept."""
     tables.people(["Ann@example.com", "bob@example.com", "carl@example.com"])
     post.at_rcpt["Ann@example.com"] = ["550 5.1.1 no such user"]
     post.at_data["carl@example.com"] = ["550 5.7.1 looks like spam"]
@@ -55,6 +56,7 @@ def test_an_address_that_bounced_is_not_written_to_again(tables: Tables, post: P
     assert post.counts == {"bob@example.com": 2, "carl@example.com": 1}
 
 
+@pytest.mark.every_database
 def test_who_leaves_is_not_written_to_any_more(tables: Tables, post: Post) -> None:
     """By the link that was sent; twice is as good as once. On every database."""
     tables.people(["Ann@example.com"])
@@ -99,12 +101,14 @@ def test_a_token_of_somebody_else_is_refused(tables: Tables) -> None:
     assert tables.rows(SUPPRESSIONS) == []
 
 
+@patient
 @given(st.from_regex(r"[A-Za-z0-9_.-]{1,80}", fullmatch=True))
 def test_no_token_is_made_up(token: str) -> None:
     """Whatever it is, it is read or refused, and never an error."""
     assert address_of(token, "s3cret") is None
 
 
+@patient
 @given(st.emails())
 def test_a_token_is_its_address(address: str) -> None:
     """However that is spelled."""
@@ -112,6 +116,6 @@ def test_a_token_is_its_address(address: str) -> None:
 
 
 def test_a_suppression_in_capitals_is_refused_by_the_table(tables: Tables) -> None:
-    """It would suppress nobody. On every database."""
+    """It would suppress nobody."""
     with pytest.raises(DBAPIError, match="app_suppressions_lower_case"):
         tables.suppress("Ann@example.com")

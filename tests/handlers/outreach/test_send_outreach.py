@@ -13,6 +13,7 @@ from mayfly import enqueue
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
+from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -32,7 +33,7 @@ def blasts(tables: Tables) -> list[tuple[Any, ...]]:
 
 
 def test_a_blast_reaches_everybody_who_may_be_written_to(tables: Tables, post: Post) -> None:
-    """Once each, with a way out; and when the last mail has gone, its figures are there. On every database."""
+    """Once each, with a way out; and when the last mail has gone, its figures are there."""
     tables.people(["ann@example.com", "Bob@Example.com", "carl@example.com", "dora@example.com"])
     tables.people(["BOB@example.com ", "no address", "evil@example.com\nBcc: all@example.com"])
     tables.suppress("carl@example.com", "bounced")
@@ -50,6 +51,7 @@ def test_a_blast_reaches_everybody_who_may_be_written_to(tables: Tables, post: P
     assert message["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
 
 
+@pytest.mark.every_database
 def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
     """The members of that board alone; the rows of that list, however often somebody is in it."""
     tables.people(["ann@example.com", "bob@example.com"], board=7)
@@ -66,7 +68,7 @@ def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
 
 
 def test_whoever_was_written_to_is_not_written_to_again(tables: Tables) -> None:
-    """A blast may be extended: its second job reaches only who has come since. On every database."""
+    """A blast may be extended: its second job reaches only who has come since."""
     tables.people(["ann@example.com", "bob@example.com"])
     write()
     fan_out()
@@ -78,6 +80,7 @@ def test_whoever_was_written_to_is_not_written_to_again(tables: Tables) -> None:
     assert [row[1:5] for row in blasts(tables)] == [(2, 0, 0, 0), (1, 0, 3, 0)]
 
 
+@pytest.mark.every_database
 def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
     """By its name. On every database."""
     tables.people(["ann@example.com"])
@@ -90,6 +93,7 @@ def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
     assert recipients() == ["ann@example.com", "bob@example.com"]
 
 
+@pytest.mark.every_database
 def test_a_blast_is_closed_once(tables: Tables) -> None:
     """Whoever runs its last job again changes nothing. On every database."""
     tables.people(["ann@example.com"])
@@ -120,7 +124,7 @@ def test_one_name_says_one_thing(tables: Tables) -> None:
 
 
 def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In as many slices as it takes, with the figures of one. On every database."""
+    """In as many slices as it takes, with the figures of one."""
     monkeypatch.setattr(blast, "STEP", 2)
     people = [f"p{number}@example.com" for number in range(7)]
     tables.people([*people, people[0].upper(), people[6].upper()])
@@ -203,6 +207,7 @@ def test_a_link_that_leads_nowhere_is_told(tables: Tables, monkeypatch: pytest.M
     assert "UNSUBSCRIBE_URL must begin with" in str(drained.runs[0].outcome.error)
 
 
+@patient
 @given(
     st.dictionaries(
         st.sampled_from(["blast", "to", "subject", "text", "html", "reply_to", "without", "bcc"]),

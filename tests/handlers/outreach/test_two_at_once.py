@@ -14,7 +14,7 @@ from runner.horizon import Horizon
 from runner.lifelines import MainLifeline
 from tests.handlers.outreach.audience import Tables
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 ADDRESSES = ["ann@example.com", "bob@example.com", "carl@example.com"]
 
 
@@ -30,6 +30,7 @@ def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
         database.close()
 
 
+@pytest.mark.every_database
 def test_two_jobs_write_to_nobody_twice(platform_url: str, jobs: tuple[Job, Job]) -> None:
     """The second has begun while the first is not committed yet. On every database."""
     is_inside, second_begins = Event(), Event()

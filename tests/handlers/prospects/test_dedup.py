@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import dedup
@@ -14,6 +14,7 @@ from handlers.prospects.likeness import Entry, Neighbourhood, load_ratio
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
+from tests.handlers.patience import patient
 from tests.handlers.prospects.tables import execute, insert, prospects, rows
 from tests.process.installation import CHECKOUT
 
@@ -76,6 +77,7 @@ def test_likeness_of_name_and_company(platform: str) -> None:
     assert json.loads(changes)["email"] == [None, "jon@acme.example"]
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize("slice_after", [1, 3])
 def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.MonkeyPatch, slice_after: int) -> None:
     """A pass that goes on from its checkpoint still knows whom it compares with. On every database."""
@@ -94,7 +96,7 @@ def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.Monke
 
 
 def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
-    """Another job finds nothing more to do, and the first one's books stay as they are. On every database."""
+    """Another job finds nothing more to do, and the first one's books stay as they are."""
     insert(platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com"}])
     first = run("dedup_prospects")
     before = rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)
@@ -108,6 +110,7 @@ def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
     assert (rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)) == before
 
 
+@pytest.mark.every_database
 def test_a_merge_can_be_undone(platform: str) -> None:
     """Both are as they were, are told apart from then on, and to undo it twice is to undo it once."""
     people = [
@@ -127,6 +130,7 @@ def test_a_merge_can_be_undone(platform: str) -> None:
     assert (len(merged), prospects(platform, "id, email, name, phone")) == (1, before)
 
 
+@pytest.mark.every_database
 def test_what_came_later_is_undone_first(platform: str) -> None:
     """Merges build on each other; a whole run can be taken back at once. On every database."""
     insert(platform, [{"email": f"{each}@gmail.com", "name": "Ann" + each} for each in ("ann", "a.nn", "a.n.n")])
@@ -218,7 +222,7 @@ numbers = st.integers(-1, 3) | st.sampled_from([1 << 62, 1 << 63, 95.5]) | st.te
 
 
 @SQLITE
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@patient
 @given(
     st.sampled_from(["dedup_prospects", "undo_merge", "enrich_prospect"]),
     st.dictionaries(
@@ -242,6 +246,7 @@ def test_whatever_the_payload(
 names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob turner", "zoe"])
 
 
+@patient
 @given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
 def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
     """However the list is sorted: who has lost is gone, and nobody is compared with more than so many."""

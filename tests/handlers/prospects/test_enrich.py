@@ -28,7 +28,6 @@ FOUND = {
 def hunter(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
     with provider() as given:
         given.body = json.dumps(VERIFIED).encode()
-        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.5)
         monkeypatch.setenv("HUNTER_URL", given.url)
         monkeypatch.setenv("HUNTER_API_KEY", KEY)
         yield given
@@ -39,7 +38,6 @@ def scrapers(platform: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Pr
     with provider() as one, provider() as other:
         for each in (one, other):
             each.body = b'{"profile": {"title": "CTO", "city": "K\\u00f6ln", "email": "no@x.example", "phone": 7}}'
-        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 0.5)
         monkeypatch.setenv("SCRAPERS", f"{one.url}/profile {other.url}/profile")
         yield [one, other]
 
@@ -58,6 +56,7 @@ def error_of(drained: Drained) -> str:
     return str(drained.runs[-1].outcome.error)
 
 
+@pytest.mark.every_database
 def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     """The key goes in a header; the answer is kept, and a second run asks nobody. On every database."""
     prospect = ann(platform, email="ann@acme.example")
@@ -72,6 +71,7 @@ def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     assert rows(platform, "SELECT enriched_at FROM app_prospects")[0].enriched_at is not None
 
 
+@pytest.mark.every_database
 @pytest.mark.parametrize(
     ("fields", "asked"),
     [
@@ -126,9 +126,18 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
     ],
 )
 def test_what_goes_wrong_with_hunter(
-    platform: str, hunter: Provider, status: int, headers: dict[str, str], manner: str, outcome: str, reason: str
+    platform: str,
+    hunter: Provider,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    headers: dict[str, str],
+    manner: str,
+    outcome: str,
+    reason: str,
 ) -> None:
     """Nothing of it is kept as an answer, and the key is not shown by whoever repeats it."""
+    if manner == "silent":
+        monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.3)
     hunter.status, hunter.headers, hunter.manner = status, headers, manner
     hunter.body = f"your key was {KEY}".encode()
 
@@ -209,7 +218,7 @@ def test_one_who_is_not_to_be_asked_for(platform: str, hunter: Provider) -> None
 
 
 def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
-    """One of them is asked, with what is known; its answer is kept, too. On every database."""
+    """One of them is asked, with what is known; its answer is kept, too."""
     prospect = ann(platform, email="ann@acme.example", city="Bonn")
 
     for _ in range(2):
@@ -238,9 +247,17 @@ def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers:
     ],
 )
 def test_a_scraper_that_fails_is_rested_and_another_asked(
-    platform: str, hunter: Provider, scrapers: list[Provider], status: int, manner: str, body: bytes
+    platform: str,
+    hunter: Provider,
+    scrapers: list[Provider],
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    manner: str,
+    body: bytes,
 ) -> None:
     """At once; and it is not asked again while it rests."""
+    if manner == "silent":
+        monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 2.0)  # the other one answers in time
     bad, good = scrapers
     bad.status, bad.manner, bad.body, bad.headers = status, manner, body, {"Retry-After": "600"}
     for number in range(4):
@@ -273,6 +290,7 @@ def test_where_no_scraper_answers_what_hunter_said_is_kept(
     assert len(hunter.heard) == 1
 
 
+@pytest.mark.every_database
 def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
     """And is kept as one."""
     for each in scrapers:
@@ -285,6 +303,7 @@ def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: li
     assert sum(len(each.heard) for each in scrapers) == 1
 
 
+@pytest.mark.every_database
 def test_one_who_was_merged_is_enriched_as_who_he_is_now(platform: str, hunter: Provider) -> None:
     """What is learned belongs to the winner. On every database."""
     winner, loser = (ann(platform, email=mail) for mail in ("ann@acme.example", "ANN@acme.example"))

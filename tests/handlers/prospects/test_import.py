@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import importing
@@ -15,6 +15,7 @@ from mayfly import enqueue, jsontext
 from mayfly.app import current_app
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain, run_inline
+from tests.handlers.patience import patient
 from tests.handlers.prospects.tables import prospects, rows
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -52,6 +53,7 @@ def rejected(folder: Path, drained: Drained) -> list[list[str]]:
         return list(csv.reader(file))[1:]
 
 
+@pytest.mark.every_database
 def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tmp_path: Path) -> None:
     """In slices of three rows, on every database; each bad row with its line, the reason and itself."""
     lines = ["E-Mail,Vorname,Nachname,Firma,Stadt"]
@@ -74,7 +76,7 @@ def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tm
 
 
 def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: Path) -> None:
-    """From the beginning, or from any checkpoint: neither a row nor a reject is there twice. On every database."""
+    """From the beginning, or from any checkpoint: neither a row nor a reject is there twice."""
     content = "email\n" + "".join(f"p{number}@example.com\nbad {number}\n" for number in range(6))
     drained = put(content, slice_after=2)
     job_id = drained.runs[0].job.id
@@ -233,7 +235,7 @@ def test_without_a_folder_nothing_is_imported(platform: str) -> None:
 
 
 @SQLITE
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@patient
 @given(
     content=st.binary(max_size=300) | st.text('email,;"\n\r\t|name@x.\0é', max_size=200).map(str.encode),
     payload=st.fixed_dictionaries(

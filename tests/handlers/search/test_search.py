@@ -1,4 +1,4 @@
-"""The search index: what is found, never half of it, and nothing left behind. On every database."""
+"""The search index: what is found, never half of it, and nothing left behind."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.pool import NullPool
@@ -19,6 +19,7 @@ from mayfly import Job, enqueue, handler
 from mayfly.app import current_app
 from mayfly.testing import drain, run_inline
 from tests.handlers.ai.boards import Boards, execute, rows, run_again
+from tests.handlers.patience import patient
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -45,6 +46,7 @@ def index_tables(url: str) -> list[str]:
     return sorted(each for each in names if NAME.fullmatch(each))
 
 
+@pytest.mark.every_database
 def test_what_is_found(boards: Boards) -> None:
     """All words, whole, in title or text, short and common ones too; case, accents and order make no difference."""
     boards.add(1, "The Übergröße of IT beans", "beans only", title="Café plans")
@@ -59,6 +61,7 @@ def test_what_is_found(boards: Boards) -> None:
     assert [search(text) for text in ("bean", "beans nothing", "", "+-*")] == [[], [], [], []]
 
 
+@pytest.mark.every_database
 def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> None:
     """By what is known of them; where a merge took one in, the other one is found."""
     for number, merged_into in ((1, None), (2, 1)):
@@ -100,6 +103,7 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
     assert rows("SELECT name, entries FROM app_search_pointer") == [("app_search_1", 9)]
 
 
+@pytest.mark.every_database
 def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a kill between a slice and its checkpoint: the run begins before what it has added."""
     monkeypatch.setattr(building, "SLICE", 2)
@@ -141,6 +145,7 @@ def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platf
     assert rows("SELECT name FROM app_search_tables ORDER BY name") == [("app_search_2",), ("app_search_4",)]
 
 
+@pytest.mark.every_database
 def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
     """A dead one that is retried days later: what its checkpoint says was true once."""
     boards.add(1, "beans", "beans")
@@ -157,6 +162,7 @@ def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
     assert search("garden beans") == [("post", 1), ("post", 2)]
 
 
+@pytest.mark.every_database
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
     """A run that was frozen, and thaws when another build has swept its table away."""
     told: list[object] = []
@@ -176,6 +182,7 @@ def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platfor
     assert told == [[False, True, False], ["standing", "dropping"]]
 
 
+@pytest.mark.every_database
 def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between its look at the pointer and its search the index was swapped and the old one dropped."""
     boards.add(1, "beans")
@@ -200,7 +207,8 @@ def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
         search("beans")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.every_database
+@patient
 @given(text=st.text(max_size=40) | st.text("abé\"'*+-~()<>@:&|!\\%_^{}; \n\0ORANDNEAR", max_size=40))
 def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
     """Whatever is typed is looked for, or is no word; and a post with exactly these words is found by them."""
@@ -256,6 +264,7 @@ def test_the_script_finds_it(boards: Boards, platform: str) -> None:
     assert script("--most", "0", "beans").returncode == script().returncode == 64
 
 
+@pytest.mark.every_database
 def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
     """The pointer has not moved, so looking again would not help: it is an error, and no empty answer."""
     boards.add(1, "beans")

@@ -17,8 +17,6 @@ def test_members_readers_and_customers_get_one_mail_each(embedded: Installation)
             "MAIL_ATTACHMENTS": str(files),
             "INVOICE_SELLER": "Shop Ltd",
         }
-        embedded.run("mayfly", "migrate")
-        embedded.run("mayfly", "migrate", "--app")
         community = Community(embedded.url)
         community.board(7, members=(1,))
         community.board(8, members=(2,))

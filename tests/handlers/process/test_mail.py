@@ -6,24 +6,17 @@ from queue import Empty
 
 import pytest
 
-from tests.handlers.conftest import migrate_all
 from tests.handlers.mail.servers import Post, Stop, post_office
+from tests.handlers.process.killing import ended, kill, runner_at
 from tests.process.installation import Installation
-from tests.process.killing import ended, kill, runner_at
 
 PEOPLE = 40
 BEFORE = ("EHLO", "MAIL", "RCPT")  # nothing is handed over yet: it is sent by the next runner
 IN_DOUBT = ("DATA", "taken", "QUIT")  # asked for, taken but not answered, answered but not written down
 
 
-@pytest.fixture
-def office(installation: Installation) -> Installation:
-    migrate_all(installation.url)
-    return installation
-
-
 @pytest.mark.parametrize("seed", [1])
-def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(office: Installation, seed: int) -> None:
+def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(installation: Installation, seed: int) -> None:
     """Under `hold`: who was killed before the message has it sent by another, who was killed after it is held.
 
     Two before it at most: a third crash of the same job would be its end.
@@ -34,13 +27,15 @@ def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(office: I
     chance.shuffle(moments)
     with post_office(None) as post:
         pool = f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none&at_once=9&daily=100000"
-        office.settings = {"SMTP_ACCOUNTS": pool, "BATCH_SIZE": "5", "MAX_WORKERS": "3", "BACKOFF_BASE": "0.05"}
-        ids = {f"{number}@example.com": enqueue_mail(office, f"{number}@example.com") for number in range(PEOPLE)}
+        installation.settings = {"SMTP_ACCOUNTS": pool, "BATCH_SIZE": "5", "MAX_WORKERS": "3", "BACKOFF_BASE": "0.05"}
+        ids = {
+            f"{number}@example.com": enqueue_mail(installation, f"{number}@example.com") for number in range(PEOPLE)
+        }
 
-        killed = killed_at(office, post, moments)
+        killed = killed_at(installation, post, moments)
 
     doubtful = {stop.recipient for stop in killed if stop.moment in IN_DOUBT}
-    jobs = {recipient: office.job(job_id) for recipient, job_id in ids.items()}
+    jobs = {recipient: installation.job(job_id) for recipient, job_id in ids.items()}
     errors = [job.last_error for job in jobs.values() if job.status == "dead"]
     assert sorted(stop.moment for stop in killed) == sorted([*before, *IN_DOUBT])
     assert {recipient for recipient, job in jobs.items() if job.status != "done"} == doubtful
@@ -50,21 +45,21 @@ def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(office: I
     assert ids.keys() - post.counts.keys() <= doubtful
 
 
-def enqueue_mail(office: Installation, recipient: str) -> int:
+def enqueue_mail(installation: Installation, recipient: str) -> int:
     payload = f'{{"to": "{recipient}", "subject": "Hello", "text": "Dear you"}}'
-    return office.enqueue("send_email", payload, lane="send_email")[0]
+    return installation.enqueue("send_email", payload, lane="send_email")[0]
 
 
-def killed_at(office: Installation, post: Post, moments: list[str]) -> list[Stop]:
+def killed_at(installation: Installation, post: Post, moments: list[str]) -> list[Stop]:
     """One runner at each of these moments, in cycles that go on until all jobs have ended."""
     post.stop_at = moments
-    killed, is_over = [], ended(office)
+    killed, is_over = [], ended(installation)
     while not is_over():
-        cycle = office.start("dispatcher")
+        cycle = installation.start("dispatcher")
         while cycle.poll() is None:
             with suppress(Empty):
                 stop = post.stops.get(timeout=0.1)
-                kill(runner_at(office, stop.client_port))
+                kill(runner_at(installation, stop.client_port))
                 stop.is_over.set()
                 killed.append(stop)
     return killed

@@ -1,20 +1,16 @@
 """Notifications by real runners, of which one is killed while it tells."""
 
-import os
-import signal
-
-from tests.handlers.conftest import migrate_all
+from tests.handlers.process.killing import kill
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert, select
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import RUN_SECONDS, Installation, wait_until
 
 LEDGER = "SELECT effect_key, state, answer FROM app_effects ORDER BY effect_key"
 
 
 def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Installation) -> None:
     """Nobody knows whether it was heard, and the ledger says so; the other one, who was told, is not told again."""
-    embedded.settings = {"PRIVATE_HOSTS": "127.0.0.1"}
-    migrate_all(embedded.url)
+    embedded.settings = {"PRIVATE_HOSTS": "127.0.0.1", "BACKOFF_BASE": "0.01"}
     with provider() as well, provider() as mute:
         mute.manner = "silent"
         row = {"person_id": 7, "kind": "webhook", "created_at": "2026-05-04 12:00:00"}
@@ -26,8 +22,8 @@ def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Install
         mute.manner = "answers"
 
         for pid in embedded.runner_pids():
-            os.kill(pid, signal.SIGKILL)
-        cycle.wait(60)
+            kill(pid)
+        cycle.wait(RUN_SECONDS)
         while embedded.statuses().keys() & {"pending", "processing"}:
             embedded.dispatch()
 

@@ -4,8 +4,8 @@ import time
 from datetime import timedelta
 
 from tests.handlers.ai.models import Asked, played_model
+from tests.handlers.process.killing import drain_under_kills
 from tests.process.installation import Installation
-from tests.process.killing import drain_under_kills
 
 BOARDS = 8
 KILLS = 2  # of one and the same job a third would be the end
@@ -14,9 +14,13 @@ KILLS = 2  # of one and the same job a third would be the end
 def test_kills_at_random_moments_nudge_no_board_twice(embedded: Installation) -> None:
     """Each quiet board has one post in the end, whoever was killed before, while or after the model was asked."""
     with played_model() as model:
-        embedded.settings = {"OPENAI_API_KEY": "k", "OPENAI_URL": model.url, "MAX_WORKERS": "2", "BATCH_SIZE": "2"}
-        embedded.run("mayfly", "migrate")
-        embedded.run("mayfly", "migrate", "--app")
+        embedded.settings = {
+            "OPENAI_API_KEY": "k",
+            "OPENAI_URL": model.url,
+            "MAX_WORKERS": "2",
+            "BATCH_SIZE": "2",
+            "BACKOFF_BASE": "0.01",
+        }
         at = f"{embedded.now() - timedelta(hours=30):%Y-%m-%d %H:%M:%S}"
         for number in range(1, BOARDS + 1):
             embedded.execute(

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -10,8 +9,9 @@ from pydantic import BaseModel
 from handlers.mail.bounces import ADDRESS_IS_WRONG, UNKNOWN_RECIPIENT
 from handlers.mail.payloads import Mail
 from handlers.outreach.payloads import Outreach
+from tests.process.installation import CHECKOUT
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = CHECKOUT / "docs"
 MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
 
 

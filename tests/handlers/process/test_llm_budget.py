@@ -17,7 +17,6 @@ def test_many_runners_spend_no_more_than_the_budget(installation: Installation) 
             "OPENAI_API_KEY": "k", "OPENAI_URL": model.url, "OPENAI_PRICES": "gpt-4o-mini=40/100",
             "OPENAI_BUDGET": "3", "MAX_WORKERS": "5", "BATCH_SIZE": "2",
         }  # fmt: skip
-        installation.run("mayfly", "migrate", "--app")
         installation.execute(
             "INSERT INTO app_boards (id, title, state, created_at) VALUES (1, 'x', 'open', '2026-05-04 00:00:00')"
         )

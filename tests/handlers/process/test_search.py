@@ -7,9 +7,9 @@ from sqlalchemy import inspect
 
 from handlers.search.finding import find
 from handlers.search.tables import NAME
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.looking import engine_of
 from tests.process.installation import Installation
-from tests.process.killing import drain_under_kills
 
 RARE = 300  # posts have a word that the others have not
 
@@ -31,6 +31,7 @@ def found(installation: Installation) -> int | None:
 
 def build_under_kills(installation: Installation, posts: int, kills: int) -> None:
     """A search sees what it should at each kill, and the build comes to its end all the same."""
+    installation.settings = {"BACKOFF_BASE": "0.01"}
     add_posts(installation, RARE)
     installation.enqueue("rebuild_search_index", lane="misc")
     installation.dispatch()
@@ -41,7 +42,7 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
     seen: set[int | None] = set()
     killed = drain_under_kills(
         installation,
-        lambda: installation.job(job_id).checkpoint,
+        rows_of(installation, f"SELECT checkpoint FROM mayfly_jobs WHERE id = {job_id}"),
         kills=kills,
         within=0.03,
         look=lambda: seen.add(found(installation)),
@@ -56,15 +57,10 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
 
 def test_kills_at_random_moments_never_show_half_an_index(embedded: Installation) -> None:
     """On SQLite, with a small index."""
-    embedded.run("mayfly", "migrate")
-    embedded.run("mayfly", "migrate", "--app")
-
-    build_under_kills(embedded, posts=3000, kills=2)
+    build_under_kills(embedded, posts=10_000, kills=2)
 
 
 @pytest.mark.slow
 def test_many_kills_never_show_half_an_index(installation: Installation) -> None:
     """On every database."""
-    installation.run("mayfly", "migrate", "--app")
-
     build_under_kills(installation, posts=20_000, kills=8)

@@ -6,12 +6,11 @@ from collections import Counter
 
 import pytest
 
-from tests.handlers.conftest import migrate_all
 from tests.handlers.mail.servers import post_office
 from tests.handlers.outreach.audience import SETTINGS, Tables
-from tests.process.dying import LEFT, MOMENTS
+from tests.handlers.process.dying import LEFT, MOMENTS
+from tests.handlers.process.killing import ended, kill
 from tests.process.installation import Installation, wait_until
-from tests.process.killing import ended, kill
 
 PAYLOAD = '{"blast": "spring", "to": "everybody", "subject": "Hello {{ name }}", "text": "Dear {{ name }}"}'
 PEOPLE = 14
@@ -21,7 +20,6 @@ FIGURES = "SELECT state, mails, sent, failed, cancelled FROM app_blasts"
 
 @pytest.fixture
 def platform(installation: Installation) -> Installation:
-    migrate_all(installation.url)
     installation.settings = {**SETTINGS, "MAX_WORKERS": "1", "BACKOFF_BASE": "0.05"}
     return installation
 
@@ -38,7 +36,7 @@ def test_kills_at_any_moment_leave_nobody_out_and_write_to_nobody_twice(platform
         pool = f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none&daily=100000"
         is_over = ended(platform)
         while not is_over():
-            platform.dispatch(HANDLERS="handlers,tests.process.dying", SMTP_ACCOUNTS=pool)
+            platform.dispatch(HANDLERS="handlers,tests.handlers.process.dying", SMTP_ACCOUNTS=pool)
 
     assert (platform.home / LEFT.name).read_text() == ""
     assert platform.job(blast).status == "done"

@@ -1,10 +1,6 @@
 """Boards and posts with real runners that are killed in the middle: nothing is lost, and nobody is told twice."""
 
 import json
-import os
-import random
-import signal
-import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -13,8 +9,9 @@ from zipfile import ZipFile
 import pytest
 
 from tests.handlers.community import LONG_AGO, Community
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.handlers.providers import provider
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation
 
 POSTS = 12_000
 BODY = "x" * 1000
@@ -46,34 +43,28 @@ def posts_in(archive: Path) -> list[int]:
 def prepare(installation: Installation, posts: int) -> Path:
     """Where its archives will be."""
     archives = installation.home / "archives"
-    installation.settings = {"BOARD_ARCHIVES": str(archives)}
-    installation.run("mayfly", "migrate")
-    installation.run("mayfly", "migrate", "--app")
+    installation.settings = {"BOARD_ARCHIVES": str(archives), "BACKOFF_BASE": "0.01"}
     fill(Community(installation.url), posts)
     return archives
 
 
 def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation) -> None:
     """At the end there is one file, as if nobody had been killed."""
-    chance = random.Random(1)
     archives = prepare(embedded, POSTS)
     [job_id] = embedded.enqueue("archive_board", '{"board": 7}', lane="misc")
 
     killed_at: list[int] = []
-    while embedded.job(job_id).status in ("pending", "processing"):
-        cycle = embedded.start("dispatcher")
-        while len(killed_at) < KILLS and cycle.poll() is None:
-            enough = (killed_at or [0])[-1] + chance.randint(1, 2_000_000)
-            wait_until(lambda: size_of(archives / ".board-7.json") > enough or cycle.poll() is not None, "it grows")  # noqa: B023
-            size = size_of(archives / ".board-7.json")
-            for pid in embedded.runner_pids():
-                with suppress(ProcessLookupError):  # it came to its end by itself
-                    os.kill(pid, signal.SIGKILL)
-                    killed_at.append(size)
-        cycle.wait(60)
+    killed = drain_under_kills(
+        embedded,
+        rows_of(embedded, "SELECT checkpoint FROM mayfly_jobs WHERE type = 'archive_board'"),
+        kills=KILLS,
+        within=0.1,
+        look=lambda: killed_at.append(size_of(archives / ".board-7.json")),
+    )
 
     job = embedded.job(job_id)
-    assert (job.status, job.claims, job.attempts) == ("done", KILLS + 1, 1)
+    assert (killed, job.status, job.attempts) == (KILLS, "done", 1)
+    assert job.claims == KILLS + 1 + job.slices
     assert min(killed_at) > 0
     assert posts_in(archives / "board-7.zip") == list(range(1, POSTS + 1))
     assert [each.name for each in archives.iterdir()] == ["board-7.zip"]
@@ -83,7 +74,6 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
 
 def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded: Installation) -> None:
     """A server that knows keys again sees one for each post, however often it is asked."""
-    chance = random.Random(1)
     embedded.settings = {
         "PRIVATE_HOSTS": "127.0.0.1",
         "CHANNEL_TEST": "t0ken",
@@ -91,8 +81,6 @@ def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded
         "MAX_WORKERS": "2",
         "BACKOFF_BASE": "0.01",
     }
-    embedded.run("mayfly", "migrate")
-    embedded.run("mayfly", "migrate", "--app")
     with provider() as server:
         server.manner, server.body = "slowly", b'{"id": "1142"}'
         community = Community(embedded.url)
@@ -102,18 +90,7 @@ def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded
             community.post(number, channel_id=channel_id)
         embedded.enqueue("publish_due_posts", lane="misc")
 
-        killed = 0
-        while embedded.statuses().keys() & {"pending", "processing"}:
-            cycle = embedded.start("dispatcher")
-            while killed < KILLS and cycle.poll() is None:
-                already = len(server.heard)
-                wait_until(lambda: len(server.heard) > already or cycle.poll() is not None, "a post comes in")  # noqa: B023
-                time.sleep(chance.random() * 0.02)  # the random moment itself
-                for pid in embedded.runner_pids()[:1]:
-                    with suppress(ProcessLookupError):  # it came to its end by itself
-                        os.kill(pid, signal.SIGKILL)
-                        killed += 1
-            cycle.wait(60)
+        killed = drain_under_kills(embedded, lambda: len(server.heard), kills=KILLS)
 
         keys = Counter(each.headers["Idempotency-Key"] for each in server.heard)
     assert (killed, embedded.statuses()) == (KILLS, {"done": 21})

@@ -1,8 +1,5 @@
 """What a real runner has imported when its lane is empty: what its jobs needed, and nothing of other lanes."""
 
-import pytest
-
-from tests.handlers.conftest import migrate_all
 from tests.handlers.dear import dear_modules, extras
 from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
@@ -11,35 +8,29 @@ from tests.process.installation import Installation
 from tests.process.test_idle import Run
 
 
-@pytest.fixture
-def platform(embedded: Installation) -> Installation:
-    migrate_all(embedded.url)
-    return embedded
-
-
-def test_a_runner_that_notifies_has_imported_what_that_needs(platform: Installation) -> None:
+def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installation) -> None:
     """HTTP and cryptography, and none of the mail, the documents or the figures of others."""
     browser = Browser()
     key = browser.key.private_numbers().private_value.to_bytes(32)
     with provider() as service:
         subscription = {"id": 1, "person_id": 7, "kind": "webpush", "url": f"{service.url}/x", **browser.keys}
-        insert(platform.url, "app_subscriptions", {**subscription, "created_at": "2026-05-04 12:00:00"})
-        platform.enqueue("notify_push", '{"person": 7, "title": "Hello"}', lane="notify")
+        insert(embedded.url, "app_subscriptions", {**subscription, "created_at": "2026-05-04 12:00:00"})
+        embedded.enqueue("notify_push", '{"person": 7, "title": "Hello"}', lane="notify")
         secrets = {"VAPID_PRIVATE_KEY": encoded(key), "VAPID_SUBJECT": "mailto:ops@shop.example"}
-        ran = Run(platform, "-m", "runner", "--lane", "notify", PRIVATE_HOSTS="127.0.0.1", **secrets)
+        ran = Run(embedded, "-m", "runner", "--lane", "notify", PRIVATE_HOSTS="127.0.0.1", **secrets)
 
     [heard] = service.heard
-    assert (ran.returncode, platform.statuses()) == (0, {"done": 2})
+    assert (ran.returncode, embedded.statuses()) == (0, {"done": 2})
     assert browser.decrypt(heard.body)["title"] == "Hello"
     assert {"http_ece", "py_vapid", "urllib3"} <= ran.modules
     assert ran.modules & dear_modules() == extras()["push"] | {"ssl", "http.client"}
 
 
-def test_a_runner_of_small_jobs_has_imported_none_of_it(platform: Installation) -> None:
+def test_a_runner_of_small_jobs_has_imported_none_of_it(embedded: Installation) -> None:
     """Not even HTTP, though the types of its lane could ask for it."""
-    platform.enqueue("purge_sessions", lane="misc")
+    embedded.enqueue("purge_sessions", lane="misc")
 
-    ran = Run(platform, "-m", "runner", "--lane", "misc")
+    ran = Run(embedded, "-m", "runner", "--lane", "misc")
 
-    assert (ran.returncode, platform.statuses()) == (0, {"done": 1})
+    assert (ran.returncode, embedded.statuses()) == (0, {"done": 1})
     assert ran.modules & dear_modules() == set()

@@ -1,9 +1,13 @@
 """`mayfly migrate --app` in an installation, and what a runner loads of the handlers that come with Mayfly."""
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
+from tests.handlers.process.installation import HandlersInstallation
 from tests.process.installation import Installation
 from tests.tables import jobs
 
@@ -18,9 +22,17 @@ def loaded(job):
 """
 
 
-def test_the_platforms_tables_are_made_when_asked_for(embedded: Installation) -> None:
+@pytest.fixture
+def without_tables(tmp_path: Path) -> Iterator[HandlersInstallation]:
+    """Created by first use, as a user's is."""
+    made = HandlersInstallation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
+    yield made
+    made.end()
+
+
+def test_the_platforms_tables_are_made_when_asked_for(without_tables: Installation) -> None:
     """And that they are there already is said the second time."""
-    first, second = embedded.run("mayfly", "migrate", "--app"), embedded.run("mayfly", "migrate", "--app")
+    first, second = (without_tables.run("mayfly", "migrate", "--app") for _ in range(2))
 
     made = re.fullmatch(r"Migrated the tables of handlers from nothing to version (\d{4})\.\n", first.stdout)
     assert made, first.stderr
@@ -29,6 +41,7 @@ def test_the_platforms_tables_are_made_when_asked_for(embedded: Installation) ->
 
 def test_a_runner_loads_no_library_that_its_jobs_do_not_ask_for(embedded: Installation) -> None:
     """Whatever areas there are beside."""
+    embedded.new_interpreters = True  # a forked process has the imports of the one that it was forked from
     (embedded.home / "looking.py").write_text(LOADED)
     embedded.enqueue("loaded")
 

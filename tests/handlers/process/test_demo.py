@@ -7,8 +7,7 @@ from pathlib import Path
 
 from mayfly.opening import load_registry
 from mayfly.settings import load_settings
-
-CHECKOUT = Path(__file__).parent.parent.parent
+from tests.process.installation import CHECKOUT
 
 
 def demo(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -26,7 +25,7 @@ def test_every_handler_of_the_platform_has_its_part(tmp_path: Path) -> None:
 
     assert (run.returncode, run.stderr) == (0, "")
     lanes = re.findall(r"│ (\w+) +│ (\w+) +│ +(\d*) │ +(\d*) │ +(\d*) │ +(\d*) │", run.stdout)
-    assert {(dead, cancelled, waiting) for _lane, _type, _done, dead, cancelled, waiting in lanes} == {("", "", "")}
+    assert [each for each in lanes if each[3:] != ("", "", "")] == []  # dead, cancelled, waiting
     assert platform_types() - {type_name for _lane, type_name, *_ in lanes} == {"unsubscribe", "undo_merge"}
     mails = re.search(r"│ mails +│ +([\d,]+) │", run.stdout)
     assert mails is not None

@@ -1,21 +1,16 @@
 """Imports and merges by real runners, killed at random moments: nothing is lost, and nothing is there twice."""
 
 import csv
-import os
 import random
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.databases import Databases
-from tests.handlers.conftest import migrate_all
+from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.handlers.prospects.tables import insert
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation
 
 ROWS = 12_000
 PEOPLE = 3_000
@@ -24,58 +19,36 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def platform_installation(engine_name: str, databases: Databases, tmp_path: Path) -> Iterator[Installation]:
-    """With the tables of the handlers, too."""
-    with databases.fresh(engine_name, migrate_all) as url:
-        made = Installation(tmp_path, url, {"IMPORT_FILES": str(tmp_path)})
-        yield made
-        made.end()
-
-
-def drain_with_kills(installation: Installation, kills: int, *signs: Callable[[], object]) -> int:
-    """Run cycles until all jobs have ended; kill runners on the way, each a random moment after one of the signs has
-    changed, in turn: what is done in between is done when some of them are killed."""
-    chance, killed = random.Random(1), 0
-    while installation.statuses().keys() & {"pending", "processing"}:
-        cycle = installation.start("dispatcher")
-        while killed < kills and cycle.poll() is None:
-            sign = signs[killed % len(signs)]
-            before = sign()
-            wait_until(lambda: sign() != before or cycle.poll() is not None, "a step")  # noqa: B023
-            time.sleep(chance.random() * 0.02)  # the random moment itself
-            for pid in installation.runner_pids():
-                with suppress(ProcessLookupError):  # it came to its end by itself
-                    os.kill(pid, signal.SIGKILL)
-                    killed += 1
-        cycle.wait(90)
-    return killed
+def platform(installation: Installation) -> Installation:
+    """Files are imported from its home."""
+    installation.settings = {"IMPORT_FILES": str(installation.home), "BACKOFF_BASE": "0.01"}
+    return installation
 
 
 # --- imports ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine_name", ["mariadb"], indirect=True)
-def test_an_import_that_is_killed_again_and_again_is_whole(platform_installation: Installation) -> None:
+def test_an_import_that_is_killed_again_and_again_is_whole(platform: Installation) -> None:
     """Each good row is a prospect, each bad one is in the file of rejects, in order and once."""
-    killed, job = run_import(platform_installation, ROWS, KILLS)
+    killed, job = run_import(platform, ROWS, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
-    assert_whole(platform_installation, job)
+    assert_whole(platform, job)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_a_million_rows_need_little_memory(platform_installation: Installation) -> None:
+def test_a_million_rows_need_little_memory(platform: Installation) -> None:
     """In slices, with kills, and with less than 100 MB for any runner."""
     began = time.monotonic()
-    killed, job = run_import(platform_installation, 1_000_000, 5)
+    killed, job = run_import(platform, 1_000_000, 5)
 
     print(f"1,000,000 rows in {time.monotonic() - began:.0f} s, {job.slices} slices, {killed} kills")
-    peak = platform_installation.rows("SELECT MAX(peak_memory) AS bytes FROM mayfly_runners")[0].bytes
+    peak = platform.rows("SELECT MAX(peak_memory) AS bytes FROM mayfly_runners")[0].bytes
     print(f"peak memory of a runner: {peak / MIB:.0f} MiB")
     assert (killed, job.status) == (5, "done")
     assert peak < 100_000_000
-    assert_whole(platform_installation, job)
+    assert_whole(platform, job)
 
 
 def run_import(installation: Installation, count: int, kills: int) -> tuple[int, Any]:
@@ -89,12 +62,12 @@ def run_import(installation: Installation, count: int, kills: int) -> tuple[int,
             writer.writerow([mail, f"Ann Miller {number}", f"Company {number % 997}", notes])
     [job_id] = installation.enqueue("import_prospects", '{"path": "people.csv"}', lane="import_prospects")
     rejects = rejects_of(installation, job_id)
-    killed = drain_with_kills(
+    killed = drain_under_kills(
         installation,
-        kills,
         lambda: rejects.exists() and rejects.stat().st_size,
-        lambda: installation.rows("SELECT MAX(line) FROM app_prospects"),
-        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+        rows_of(installation, "SELECT MAX(line) FROM app_prospects"),
+        rows_of(installation, "SELECT checkpoint FROM mayfly_jobs"),
+        kills=kills,
     )
     return killed, installation.job(job_id)
 
@@ -130,25 +103,24 @@ def lines_of(path: Path) -> tuple[list[int], list[int]]:
 # --- merges -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
-def test_merges_that_are_killed_again_and_again_are_right(platform_installation: Installation) -> None:
+def test_merges_that_are_killed_again_and_again_are_right(platform: Installation) -> None:
     """Everybody is there once, and each of the others was merged once, by one row that says so."""
-    killed, job = run_dedup(platform_installation, PEOPLE, PEOPLE, KILLS)
+    killed, job = run_dedup(platform, PEOPLE, PEOPLE, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
-    assert_merged(platform_installation, PEOPLE, PEOPLE)
+    assert_merged(platform, PEOPLE, PEOPLE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform_installation: Installation) -> None:
+def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform: Installation) -> None:
     """Not by 2 × 10¹⁰ comparisons."""
     people, twins = 160_000, 40_000
-    killed, job = run_dedup(platform_installation, people, twins, 5)
+    killed, job = run_dedup(platform, people, twins, 5)
 
     print(f"{job.slices} slices, {killed} kills, {job.progress}")
     assert (killed, job.status) == (5, "done")
-    assert_merged(platform_installation, people, twins)
+    assert_merged(platform, people, twins)
 
 
 def run_dedup(installation: Installation, people: int, twins: int, kills: int) -> tuple[int, Any]:
@@ -169,11 +141,11 @@ def run_dedup(installation: Installation, people: int, twins: int, kills: int) -
     insert(installation.url, given)
     began = time.monotonic()
     [job_id] = installation.enqueue("dedup_prospects", "{}", lane="dedup_prospects")
-    killed = drain_with_kills(
+    killed = drain_under_kills(
         installation,
-        kills,
-        lambda: installation.rows("SELECT MAX(id) FROM app_merges"),
-        lambda: installation.rows("SELECT checkpoint FROM mayfly_jobs"),
+        rows_of(installation, "SELECT MAX(id) FROM app_merges"),
+        rows_of(installation, "SELECT checkpoint FROM mayfly_jobs"),
+        kills=kills,
     )
     print(f"{len(given):,} prospects in {time.monotonic() - began:.0f} s")
     return killed, installation.job(job_id)
