@@ -22,6 +22,6 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, file
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=60)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300)
 
     result.assert_outcomes(passed=tests.count("\ndef test_"))
