@@ -16,6 +16,7 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, file
     [tests] = (text for name, text in files.items() if name.startswith("tests/"))
     monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    monkeypatch.delenv("HANDLERS", raising=False)  # its own file names them
     (pytester.path / "mayfly.toml").write_text(f'handlers = ["{handlers}"]\n')
     for name, text in files.items():
         path = pytester.path / name
