@@ -11,6 +11,7 @@ from pathlib import Path
 from sqlalchemy.exc import DBAPIError
 
 from tests.servers import PRIVATE, DidNotStart, PrivateServer, Server, Unavailable, named_server, server_url
+from tests.servers.directory import directory_for_databases
 
 # Fills an empty database, given its URL; each is run once an engine, and copied from then on.
 Template = Callable[[str], object]
@@ -139,7 +140,7 @@ class Databases:
 
     def _files(self) -> Path:
         if self._directory is None:
-            self._directory = Path(tempfile.mkdtemp(prefix="mayfly-sqlite-"))
+            self._directory = Path(tempfile.mkdtemp(prefix="mayfly-sqlite-", dir=directory_for_databases()))
         return self._directory
 
 

@@ -21,7 +21,7 @@ from playwright.sync_api import (
 
 from tests.browser.consoles import Console
 
-SECONDS = 15.0  # for whatever a page is waited for
+SECONDS = 60.0  # for whatever a page is waited for
 MISSING = "No chromium is installed: `apt-get install chromium` brings it, and scripts/test does so where it may."
 # Told by the page itself, because a violation that is only reported is no error of the console.
 TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (violation) =>

@@ -54,10 +54,10 @@ def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="package")
 def strict(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """One whose sessions are over in no time."""
+    """One whose sessions are soon over, but not before a busy machine has shown a page."""
     with databases.fresh("sqlite", migrate) as url:
         made = Installation(tmp_path_factory.mktemp("strict"), url)
-        yield Console(made, {"CONSOLE_SESSION": "1"})
+        yield Console(made, {"CONSOLE_SESSION": "5"})
         made.end()
 
 

@@ -1,7 +1,9 @@
 """The checks themselves: a page that is well has no findings, and each rule finds the page that breaks it."""
 
+from collections.abc import Iterator
+
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from tests.browser.checks import check
 
@@ -59,6 +61,19 @@ BROKEN = {
     "contrast": ("color: #222;", "color: #888;"),
     "visible focus": ("outline: 2px solid #0645ad", "outline: none"),
 }
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context() as context:
+        yield context.new_page()
+
+
+@pytest.fixture
+def page(shared_page: Page) -> Page:
+    """One for all tests here: each gives it other contents, and nothing else of it is changed."""
+    shared_page.emulate_media(color_scheme="light")
+    return shared_page
 
 
 @pytest.fixture

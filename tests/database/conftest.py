@@ -13,6 +13,12 @@ from mayfly.engine import Database
 from mayfly.settings import load_settings
 
 
+@pytest.fixture(autouse=True)
+def _few_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default would import every handler there is."""
+    monkeypatch.setenv("HANDLERS", "handlers.samples")
+
+
 @pytest.fixture
 def database(migrated_url: str) -> Iterator[Database]:
     """As a runner opens it."""

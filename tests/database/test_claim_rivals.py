@@ -5,7 +5,7 @@ from functools import partial
 
 from sqlalchemy import text
 
-from mayfly.clock import monotonic, pause
+from mayfly.clock import pause
 from mayfly.engine import Database
 from mayfly.jobs.claim import claim, jobs_from
 from mayfly.jobs.looks import has_due
@@ -28,12 +28,11 @@ def test_a_claim_takes_what_others_have_not_locked(database: Database, rival: Da
     with rival.transaction() as holding:
         for job_id in (rows[0], rows[2]):
             holding.execute(text("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE"), {"id": job_id})
-        started = monotonic()
 
-        claimed = [job.id for job in claim_jobs(database, 5)]
+        claimed = [job.id for job in claim_jobs(database, 5)]  # returns while they are still locked
 
     assert claimed == [rows[1], rows[3], rows[4]]
-    assert monotonic() - started < 2
+    assert database.repeats == 0
 
 
 @servers_only

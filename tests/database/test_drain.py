@@ -264,7 +264,7 @@ def test_a_module_that_cannot_be_imported_is_an_error(
 ) -> None:
     """At the first job that may be in it: a runner would give that back for ever."""
     monkeypatch.setattr("mayfly.app._apps", {})
-    monkeypatch.setenv("HANDLERS", "handlers,no_such_module")
+    monkeypatch.setenv("HANDLERS", "handlers.samples,no_such_module")
     with using_database(migrated_url):
         job_id = enqueue("whose")
 

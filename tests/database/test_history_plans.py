@@ -1,6 +1,6 @@
 """However long the past is, the pages of figures read no more of it than they show.
 
-40,000 cycles and totals, 40,000 runners, a month of history.
+10,000 cycles and totals, 10,000 runners, a week of history.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from tests.database.plans import explained
 from tests.databases import Databases
 from tests.looking import run
 
-PAST = 40_000
+PAST = 10_000
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_a_page_of_ended_runners_reads_itself_alone(aged: Database) -> None:
 
 
 def fill(database: Database, engine_name: str) -> None:
-    """One a minute of each, back to a month ago."""
+    """One a minute of each, back to a week ago."""
     now = database.clock.now()
     last, numbers = milliseconds(now), SEQUENCES[engine_name].format(PAST)
     minute = f"{last} - n * CAST(60000 AS DECIMAL(9))"
@@ -97,7 +97,7 @@ def fill(database: Database, engine_name: str) -> None:
         *(
             "INSERT INTO mayfly_history (span, begins, outcome, jobs, durations, waits)"
             f" SELECT {span}, {last - last % (span * 1000)} - n * CAST({span * 1000} AS DECIMAL(9)), 'done', 1,"
-            f" '{{}}', '{{}}' FROM {SEQUENCES[engine_name].format(2000)}"
+            f" '{{}}', '{{}}' FROM {SEQUENCES[engine_name].format(1000)}"
             for span in SPANS
         ),
     ]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 from sqlalchemy import Table, delete, insert, select, update
 
@@ -36,6 +36,7 @@ from mayfly.settings import Settings, load
 from mayfly.settings.quick import quick_settings
 from tests import tables
 from tests.database.factories import run_sql, servers_only, sqlite_only
+from tests.examples import in_full
 from tests.factories import NOON
 from tests.looking import run
 
@@ -350,7 +351,7 @@ def is_unfinished(row: Row) -> bool:
 
 
 @sqlite_only
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@in_full(150)
 @given(some_jobs=st.lists(jobs, max_size=4), other_rows=others, variables=variables, schedules=scheduled)
 def test_whatever_there_is_the_probe_overlooks_nothing(
     database: Database,

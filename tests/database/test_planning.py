@@ -134,12 +134,8 @@ def test_a_planner_that_fails_sets_the_lock_free(database: Database, rival: Data
     """The next one does not wait for the lease."""
     with suppress(Gone), planning(database, "failing"):
         raise Gone
-    started = monotonic()
 
-    with planning(rival, "next") as number:
-        finish(rival, number)
-
-    assert monotonic() - started < 5
+    assert holder(rival) is None
 
 
 def test_a_planner_that_lost_the_lock_does_not_set_it_free(database: Database, rival: Database) -> None:

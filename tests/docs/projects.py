@@ -16,12 +16,13 @@ def run_project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, file
     [tests] = (text for name, text in files.items() if name.startswith("tests/"))
     monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
     monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    monkeypatch.delenv("HANDLERS", raising=False)  # its own file names them
     (pytester.path / "mayfly.toml").write_text(f'handlers = ["{handlers}"]\n')
     for name, text in files.items():
         path = pytester.path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
 
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=60)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", timeout=300)
 
     result.assert_outcomes(passed=tests.count("\ndef test_"))

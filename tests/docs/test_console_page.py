@@ -66,7 +66,7 @@ def test_a_password_is_asked_for_and_printed_as_the_page_says(embedded: Installa
 def ask(installation: Installation, command: list[str]) -> list[str]:
     ran = subprocess.run(
         [sys.executable, "-m", *command], env=installation.environment(), input="correct horse battery\n",
-        capture_output=True, text=True, check=True, timeout=60,
+        capture_output=True, text=True, check=True, timeout=300,
     )  # fmt: skip
     return ran.stdout.splitlines()
 

@@ -42,7 +42,7 @@ def test_the_examples_work(api: Api) -> None:
         here = command.replace("http://127.0.0.1:8321", f"http://127.0.0.1:{api.port}")
         environment = {**os.environ, "MAYFLY_TOKEN": api.token, "CLAIM": claim}
 
-        ran = subprocess.run(["sh", "-c", here], env=environment, capture_output=True, text=True, timeout=60)
+        ran = subprocess.run(["sh", "-c", here], env=environment, capture_output=True, text=True, timeout=300)
 
         assert ran.returncode == 0, ran.stderr
         assert re.fullmatch(".+".join(map(re.escape, expected.split("…"))), ran.stdout), ran.stdout
@@ -65,7 +65,7 @@ def test_the_worker_works(api: Api) -> None:
         wait_until(lambda: api.installation.statuses() == {"done": 1, "dead": 1}, "both are settled")
     finally:
         worker.terminate()
-        _out, errors = worker.communicate(timeout=20)
+        _out, errors = worker.communicate(timeout=120)
 
     assert len(WORKER.read_text("utf-8").splitlines()) <= 30
     assert json.loads(api.installation.job(good).result) == {"image": 7, "width": 640, "height": 480}

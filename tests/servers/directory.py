@@ -1,4 +1,4 @@
-"""Where the tests' servers have their files: in memory if there is room, for each test makes and drops a database."""
+"""Where the tests' databases have their files: in memory if there is room, for a COMMIT on a disk takes its time."""
 
 import shutil
 
@@ -9,10 +9,10 @@ DISK = "/tmp"  # not TMPDIR: the accounts mysql and postgres must be able to ent
 ROOM = 8 << 30  # bytes: some servers for each of the processes that share the tests, and their logs
 
 # Nothing is tested less for it: what is killed here is always a process, never the machine, and what a process has
-# written outlives it in either place. SQLite's files stay where they are: they cost little.
+# written outlives it in either place.
 
 
-def directory_for_servers() -> str:
+def directory_for_databases() -> str:
     try:
         free = min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available)
     except OSError:

@@ -20,7 +20,7 @@ import psutil
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from tests.servers.directory import directory_for_servers
+from tests.servers.directory import directory_for_databases
 from tests.servers.server import DidNotStart, Server, Unavailable
 
 READY_SECONDS = 60.0
@@ -177,7 +177,7 @@ class PrivateServer(Server, ABC):
 
     def _make_directory(self) -> None:
         identity = self._identity()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=directory_for_servers()))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=directory_for_databases()))
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])
 

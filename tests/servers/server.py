@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from sqlalchemy import URL, Engine, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-END_SECONDS = 30.0
-# Where sessions are listed, by which database and number, and what ends one.
+END_SECONDS = 60.0
+# Where sessions are listed, by which database and number; the asker's own number; and what ends one.
 SESSIONS = {
-    "mariadb": ("information_schema.processlist", "db", "id", "KILL {}"),
-    "postgres": ("pg_stat_activity", "datname", "pid", "SELECT pg_terminate_backend({})"),
+    "mariadb": ("information_schema.processlist", "db", "id", "CONNECTION_ID()", "KILL {}"),
+    "postgres": ("pg_stat_activity", "datname", "pid", "pg_backend_pid()", "SELECT pg_terminate_backend({})"),
 }
 
 
@@ -57,23 +57,25 @@ class Server:
             self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
             return
         # Differs because MariaDB would wait for the metadata lock of such a transaction.
-        self._kill_sessions(name)
-        self.execute(f"DROP DATABASE IF EXISTS {name}")
+        with self._admin.connect() as connection:
+            self._kill_sessions(connection, name)
+            connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name}")
 
-    def end_sessions(self, database: str) -> None:
-        """All that work in it, to their very end: what they have begun is committed or undone."""
+    def end_other_sessions(self, connection: Connection, database: str) -> None:
+        """All others that work in it, to their very end: what they have begun is committed or undone."""
         deadline = time.monotonic() + END_SECONDS
-        while self._kill_sessions(database):
+        while self._kill_sessions(connection, database):
             assert time.monotonic() < deadline, f"there are still sessions in {database}"
             time.sleep(0.01)
 
-    def _kill_sessions(self, database: str) -> int:
-        """How many there were."""
-        table, column, key, kill = SESSIONS["postgres" if self.is_postgres else "mariadb"]
-        sessions = self.execute(f"SELECT {key} FROM {table} WHERE {column} = '{database}'")
+    def _kill_sessions(self, connection: Connection, database: str) -> int:
+        """How many there were, without one's own."""
+        table, column, key, own, kill = SESSIONS["postgres" if self.is_postgres else "mariadb"]
+        listing = f"SELECT {key} FROM {table} WHERE {column} = '{database}' AND {key} <> {own}"
+        sessions = connection.exec_driver_sql(listing).all()
         for (session,) in sessions:
             with suppress(DBAPIError):  # it went by itself meanwhile
-                self.execute(kill.format(session))
+                connection.exec_driver_sql(kill.format(session))
         return len(sessions)
 
     def engine_for(self, database: str) -> Engine:

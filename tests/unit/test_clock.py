@@ -96,7 +96,9 @@ def test_freezing_time_does_not_stop_a_guard() -> None:
 
 def test_monotonic_seconds_are_those_of_other_processes() -> None:
     """A deadline is handed to a runner, also to one in an interpreter of its own."""
-    assert monotonic() == pytest.approx(time.clock_gettime(time.CLOCK_MONOTONIC), abs=1)
+    before = time.clock_gettime(time.CLOCK_MONOTONIC)
+
+    assert before <= monotonic() <= time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 @pytest.mark.parametrize(

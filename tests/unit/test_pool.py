@@ -76,7 +76,7 @@ def test_whoever_waits_gets_the_one_that_comes_back() -> None:
         waiting = threads.submit(connections.take)
         connections.give_back(lent)
 
-        assert waiting.result(timeout=10) is lent
+        assert waiting.result(timeout=60) is lent
 
 
 def test_closing_closes_what_is_idle() -> None:

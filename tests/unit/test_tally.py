@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mayfly import tally
@@ -60,7 +60,6 @@ def test_samples_are_counted_by_lane_type_and_outcome() -> None:
     }
 
 
-@settings(max_examples=50)
 @given(samples, samples)
 def test_adding_tallies_is_counting_together(first: list[Sample], second: list[Sample]) -> None:
     """It does not matter who counted what: runners' totals add up to the cycle's."""
@@ -69,7 +68,6 @@ def test_adding_tallies_is_counting_together(first: list[Sample], second: list[S
     assert apart == tally.count_samples([*first, *second])
 
 
-@settings(max_examples=50)
 @given(samples, samples, samples)
 def test_adding_is_associative_and_commutative(a: list[Sample], b: list[Sample], c: list[Sample]) -> None:
     """In whatever order rows are read, the sum is the same."""

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from scripts.benchmark.figures import Curve, Figure, at_least
-from scripts.benchmark.report import markdown_table, plain_table, side_by_side
+from scripts.benchmark.report import markdown_table, plain_table
 from scripts.benchmark.results import FILE, Record, merged, read_records, write_records
 
 FIGURE = Figure("drain 10 jobs", "jobs/s", (90.0, 80.0), (100.0, 100.0), at_least(0.9))
@@ -52,15 +52,3 @@ def test_the_table_shows_each_figure_and_each_failure() -> None:
     assert failure.split() == ["drain", "mariadb", "FAILED"]
     assert "| 85 (80–90) | 100 | jobs/s | 0.85 | ≥ 0.9 | MISSED |" in markdown_table([RECORD])
     assert "| not judged |" in markdown_table([replace(RECORD, judged=False)])
-
-
-def test_databases_can_stand_side_by_side() -> None:
-    """A row a figure, two columns a database; what one of them lacks is left empty."""
-    other = replace(RECORD, engine="mariadb", figures=(FIGURE, Figure("only here", "µs", (5.0,))))
-
-    assert side_by_side([other, RECORD]).splitlines() == [
-        "|  | mariadb, Mayfly | mariadb, bare | sqlite, Mayfly | sqlite, bare |",
-        "| --- | --- | --- | --- | --- |",
-        "| drain 10 jobs (jobs/s) | 85 (80–90) | 100 | 85 (80–90) | 100 |",
-        "| only here (µs) | 5 |  |  |  |",
-    ]

@@ -1,5 +1,7 @@
 """A figure is worth something only if every job ran exactly once."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -44,3 +46,22 @@ def test_what_was_noted_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     assert list(ledgers.ids()) == noted
     assert ledgers.count() == len(noted)
+
+
+def test_the_notes_of_a_process_outlive_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork keeps a ledger of its own, and what is in it is there however the process ended."""
+    monkeypatch.setenv(ledger.DIRECTORY, str(tmp_path))
+    monkeypatch.setenv(ledger.SLOTS, "10")
+    ledger._forget()
+    ledger.record(1)
+    for job_id in (2, 3):
+        pid = os.fork()
+        if pid == 0:
+            ledger.record(job_id)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(pid, 0)
+    ledger.record(4)
+    ledger._forget()
+
+    check_once(Ledgers(tmp_path).ids(), range(1, 5))
+    assert len(list(tmp_path.iterdir())) == 3

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
@@ -109,7 +109,6 @@ def test_a_second_address_behind_the_question_mark_is_left_to_sqlalchemy(url: st
 text = st.text("aB1%2@:/?#+&= é\\'\"~-_.", max_size=8)
 
 
-@settings(deadline=None)
 @given(st.builds("mysql+pymysql://{}:{}@{}/{}?unix_socket={}".format, text, text, text, text, text))
 @example("mysql+pymysql://a:b%@h/c?unix_socket=d%")
 def test_a_url_is_understood_as_by_sqlalchemy_or_not_at_all(url: str) -> None:

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dispatcher.plan import Lane, LaneCount, Plan, Slots, plan_runners
 
 RANKS = st.integers(-2, 2)
 # Many cycles simulated on a busy machine take their time: that is no failure.
-patiently = settings(deadline=None)
 
 
 def make_count(name: str, rank: int = 0, pending: int = 1, passed_over: int = 0) -> LaneCount:
@@ -61,7 +60,6 @@ def granted(plan: Plan) -> dict[str, int]:
     return {each.count.lane.name: each.planned for each in plan.lanes if each.planned}
 
 
-@patiently
 @given(crowds(longest_wait=8), st.integers(1, 6))
 def test_every_waiting_lane_is_served_within_its_bound(counts: list[LaneCount], slots: int) -> None:
     """In any ceil(lanes / slots) cycles in a row each lane gets a runner, whatever its rank and the past."""
@@ -72,7 +70,6 @@ def test_every_waiting_lane_is_served_within_its_bound(counts: list[LaneCount], 
         assert set().union(*history[start : start + bound]) == {each.lane.name for each in counts}
 
 
-@patiently
 @given(crowds(most=10, longest_wait=4), st.integers(1, 4), st.data())
 def test_lanes_that_come_and_go_delay_nobody(counts: list[LaneCount], slots: int, data: st.DataObject) -> None:
     """A lane that has work for ceil(lanes / slots) cycles in a row is served in them, whichever others do."""
@@ -91,7 +88,6 @@ def test_lanes_that_come_and_go_delay_nobody(counts: list[LaneCount], slots: int
         assert max(waited.values()) < bound
 
 
-@patiently
 @given(crowds(most=10, longest_wait=4), st.integers(1, 3), st.data())
 def test_slots_that_come_and_go_starve_nobody(counts: list[LaneCount], fewest: int, data: st.DataObject) -> None:
     """When slots change too, a lane is served within 2 ceil(lanes / s) cycles that had at least s of them."""
@@ -108,7 +104,6 @@ def test_slots_that_come_and_go_starve_nobody(counts: list[LaneCount], fewest: i
         assert max(waited.values()) < bound
 
 
-@patiently
 @given(crowds(most=7), st.integers(1, 4), st.integers(0, 6))
 def test_rank_decides_as_far_as_the_bound_allows(counts: list[LaneCount], slots: int, cycle: int) -> None:
     """No other choice that keeps everybody's bound would serve better ranks than the plan does."""

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mayfly.jobs.enqueue import BYTES_PER_STATEMENT, ROWS_PER_STATEMENT, NewJob, slices
@@ -24,7 +24,6 @@ new_jobs = st.builds(
 )
 
 
-@settings(max_examples=50)
 @given(st.lists(new_jobs, max_size=12))
 def test_slices_keep_the_order_and_lose_nothing(new: list[NewJob]) -> None:
     """Put together again they are what came in; none is empty."""
@@ -34,7 +33,6 @@ def test_slices_keep_the_order_and_lose_nothing(new: list[NewJob]) -> None:
     assert all(cut)
 
 
-@settings(max_examples=50)
 @given(st.lists(new_jobs, max_size=12))
 def test_a_slice_is_one_statement(new: list[NewJob]) -> None:
     """All its rows have the same columns, and together they fit a packet; a job too large for that goes alone."""
@@ -43,7 +41,6 @@ def test_a_slice_is_one_statement(new: list[NewJob]) -> None:
         assert len(part) == 1 or sum(job.statement_bytes for job in part) <= BYTES_PER_STATEMENT
 
 
-@settings(max_examples=50)
 @given(st.lists(new_jobs, max_size=12))
 def test_no_slice_is_cut_without_need(new: list[NewJob]) -> None:
     """Where one ends, the next job did not fit in: in columns, rows or bytes."""

@@ -21,7 +21,7 @@ from tests.factories import make_job
 
 HORIZON = cast(Horizon, None)  # nobody asks for it
 ROUNDS = 300
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 def no_database(*_: object) -> NoReturn:

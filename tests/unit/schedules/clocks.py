@@ -53,7 +53,13 @@ def minutes_between(start: datetime, end: datetime) -> Iterator[datetime]:
 def changes_of(zone: ZoneInfo, year: int) -> list[datetime]:
     """About when the offset changes in a year: six hours after, at most."""
     start = datetime(year, 1, 1, tzinfo=UTC)
-    times = [start + timedelta(hours=6 * number) for number in range(4 * 366)]
-    offsets = [at.astimezone(zone).utcoffset() for at in times]
-    pairs = zip(times[1:], offsets, offsets[1:], strict=False)
-    return [at for at, before, now in pairs if before != now]
+    days = [start + number * DAY for number in range(367)]
+    offsets = [at.astimezone(zone).utcoffset() for at in days]
+    pairs = zip(days, offsets, offsets[1:], strict=False)
+    return [_change_after(zone, day) for day, before, after in pairs if before != after]
+
+
+def _change_after(zone: ZoneInfo, day: datetime) -> datetime:
+    before = day.astimezone(zone).utcoffset()
+    quarters = (day + number * DAY / 4 for number in range(1, 5))
+    return next(at for at in quarters if at.astimezone(zone).utcoffset() != before)

@@ -4,13 +4,14 @@ import json
 import shlex
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mayfly.schedules import COMMAND
 from mayfly.schedules.entry import CATCH_UP, OVERLAP, Entry, line_of
 from mayfly.schedules.parse import Problem, parse_line, parse_text
 from mayfly.schedules.words import BadSchedule
+from tests.examples import in_full
 
 # --- what a line says -------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ WORDS = """* 5 */5 1-5 l lw 1#2 5l @daily x run: {} {"a":1} { [1] lane=a tz=UTC 
 words = st.sampled_from([*WORDS.split(), "\t"])
 
 
-@settings(max_examples=500)
+@in_full(500)
 @given(st.text() | st.lists(words | st.text(max_size=5), max_size=9).map(" ".join))
 @example("* * * * * x " + "[" * 10_000)
 @example("* * l/5 * 1#2/3 x")

@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mayfly.schedules.recurrence import due_times, last_due, next_due
+from tests.examples import in_full
 from tests.unit.schedules.clocks import DAY, Rule, changes_of, seen_due
 
 ZONES = sorted(available_timezones() - {"localtime"})
@@ -127,7 +128,6 @@ def test_the_latest_due_time(expression: str, after: str, until: str, expected: 
     assert found == (at(expected) if expected else None)
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(["* * * * *", "7 * * * *", "30 2 * * *", "0 9 * * 1", "0 0 1 * *"]),
     st.timedeltas(timedelta(0), timedelta(days=365)),
@@ -174,7 +174,7 @@ def moments(draw: st.DrawFn) -> tuple[str, datetime]:
     return name, near + draw(st.timedeltas(-DAY, DAY / 2))
 
 
-@settings(deadline=None, max_examples=400)
+@in_full(400)
 @given(moments(), rules())
 @example(
     ("America/Sao_Paulo", at("2017-10-14T20:00")), Rule(frozenset({0}), frozenset({0}), None, False, "0 0 * * *")

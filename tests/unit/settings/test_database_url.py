@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from sqlalchemy import make_url
@@ -142,7 +142,6 @@ def test_the_origin_shows_the_url_masked(tmp_path: Path) -> None:
 
 
 @given(password=st.text(min_size=1, max_size=12), where=st.sampled_from(["mysql", "postgres", "oracle", "x"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_password_is_ever_shown(tmp_path: Path, password: str, where: str) -> None:
     """Whatever it consists of, accepted or refused: a mark inside it never comes out again."""
     environ = {"MAYFLY_HOME": str(tmp_path), "DATABASE_URL": f"{where}://u:{password}hunter2@h/d"}

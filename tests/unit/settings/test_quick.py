@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from dotenv.parser import parse_stream
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mayfly.errors import SettingsError
@@ -18,11 +18,10 @@ from mayfly.settings.names import SECRETS, _close, variable_of
 from mayfly.settings.quick import quick_settings
 from mayfly.settings.rules import INFINITE, LANE, POOL, SETTINGS, Rule
 from mayfly.settings.rules import NAMES as QUICK_NAMES
+from tests.examples import in_full
 
 HASH = "$argon2id$v=19$m=65536,t=3,p=4$bWF5Zmx5LW1heWZseS1tYQ$5QyVHmGj0iG9Nd9HtbOxN9Vn6xrOc5pVYk1oYdCVXEY"
 WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the Standard Webhooks' own examples
-
-patiently = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def quick_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str = "", toml: str = "") -> Any:
@@ -258,7 +257,6 @@ names = st.sampled_from(
 )
 
 
-@patiently
 @given(environ=st.dictionaries(names, numbers | words, max_size=4))
 @example({"WORKER_TIMEOUT": "54.999999999", "DISPATCH_TIMEOUT": "55"})
 @example({"WORKER_MEMORY": "33554432"})
@@ -286,7 +284,6 @@ toml_values = st.one_of(
 )
 
 
-@patiently
 @given(st.dictionaries(toml_names, toml_values, max_size=3))
 def test_whatever_a_file_says_it_is_never_read_otherwise(tmp_path: Path, values: dict[str, str]) -> None:
     """The same for the types of TOML."""
@@ -325,7 +322,7 @@ dotenv_texts = st.lists(st.sampled_from(PLAIN_LINES + ODD_LINES) | written_lines
 )
 
 
-@settings(deadline=None, max_examples=500)
+@in_full(500)
 @given(dotenv_texts)
 def test_a_plain_dotenv_file_is_read_as_its_parser_reads_it(text: str) -> None:
     """Or not at all."""
