@@ -14,6 +14,7 @@ import pytest
 
 from tests import failure_report
 from tests.databases import Databases
+from tests.examples import use_profile
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
 from tests.shelf import Shelf
 
@@ -164,6 +165,7 @@ def _needs_server(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    use_profile(full=config.getoption("databases") == "all")
     config.stash[DATABASES] = Databases(os.environ)
     empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}
     config.stash[REPORT] = empty
