@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 from dispatcher.endings import Exit, KilledFor
@@ -96,6 +97,7 @@ class Spawner:
         gc.freeze()  # what is inherited is shared memory for as long as nobody, the collector included, writes to it
         own_group(0)
         forget_signals()
+        self.database.deadline = inf  # the dispatcher's own
         if not outlives:
             die_with_parent(parent)
         for close in self.close_in_child:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+import freezegun
 import pytest
 
 from tests import failure_report
@@ -165,6 +166,7 @@ def _needs_server(item: pytest.Item) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    freezegun.configure(extend_ignore_list=["_pytest.timing"])  # or the slowest tests would be those that freeze time
     use_profile(full=config.getoption("databases") == "all")
     config.stash[DATABASES] = Databases(os.environ)
     empty: Report = {"used": {}, "unavailable": {}, "left behind": {}}

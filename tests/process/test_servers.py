@@ -90,4 +90,8 @@ def test_a_test_run_that_is_killed_leaves_no_server(restartable_server: PrivateS
     tests.communicate()
 
     wait_until(lambda: not directory.exists(), "the directory is gone")
-    assert not [each for each in psutil.process_iter(["cmdline"]) if str(directory) in str(each.info["cmdline"])]
+    wait_until(lambda: not processes_of(directory), "no process is left")
+
+
+def processes_of(directory: Path) -> list[psutil.Process]:
+    return [each for each in psutil.process_iter(["cmdline"]) if str(directory) in str(each.info["cmdline"])]
