@@ -1,5 +1,6 @@
 """Tables that handlers bring along: made on every database, with versions of their own."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def upgrade():\n    create_table('app_orders', Column('id', Integer, primary_key=True))\n"
     )
     monkeypatch.syspath_prepend(str(home))
+    monkeypatch.delitem(sys.modules, "shop_with_tables", raising=False)  # of an earlier test, whose files are gone
     return "shop_with_tables"
 
 

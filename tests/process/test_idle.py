@@ -443,7 +443,16 @@ DOUBTS: dict[str, tuple[Callable[[Installation], None], tuple[str, ...], dict[st
 }
 
 
-@pytest.mark.parametrize("doubt", DOUBTS)
+# Each starts two interpreters. The others are for scripts/test --all.
+USUAL_DOUBTS = {
+    *("a lost job", "something to prune", "a page that was left behind", "a lane by name"),
+    *("a wrong setting", "a setting in doubt", "a log that goes elsewhere", "a server that is not there"),
+}
+
+
+@pytest.mark.parametrize(
+    "doubt", [pytest.param(name, marks=() if name in USUAL_DOUBTS else pytest.mark.slow) for name in DOUBTS]
+)
 def test_in_doubt_the_full_path_runs_as_if_there_were_no_other(tmp_path: Path, doubt: str) -> None:
     """The same exit code, the same words in the same places, the same rows."""
     arrange, arguments, settings = DOUBTS[doubt]
