@@ -212,6 +212,8 @@ def report_on(databases: Databases) -> Report:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"\nThe same order again: --randomly-seed={config.getoption('randomly_seed')}")
     report, own = config.stash[REPORT], report_on(config.stash[DATABASES])
     used, unavailable, left_behind = ({**report[part], **own[part]} for part in report)
     if used or unavailable:
