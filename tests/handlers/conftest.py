@@ -9,13 +9,7 @@ from mayfly.migrations.apps import app_tables, migrate_app
 from mayfly.registry import load_handlers
 from mayfly.testing import using_database
 from tests.handlers.community import Community
-from tests.handlers.patience import FULL, USUAL, choose_profile
 from tests.shelf import Shelf
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    choose_profile(FULL if config.getoption("databases") == "all" else USUAL)
-
 
 # Declared before any test hides what is declared: a module is imported once.
 assert not load_handlers(["handlers"]).failures

@@ -12,9 +12,9 @@ from handlers.ai.budget import BadMoney, Price, limits_of, read_prices, units_mi
 from handlers.ai.suggesting import suggest
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
+from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, rows, traces
 from tests.handlers.ai.models import PlayedModel
-from tests.handlers.patience import patient
 
 NEXT_MONTH = datetime(2026, 6, 1, tzinfo=UTC)
 
@@ -113,7 +113,7 @@ def test_a_wrong_budget_is_a_sentence(text: str) -> None:
         units_of(text)
 
 
-@patient
+@in_full(50)
 @given(balance=st.integers(-(10**9), 10**9), most=st.integers(0, 10**9))
 def test_no_more_is_taken_than_is_missing(balance: int, most: int) -> None:
     """To the cent."""

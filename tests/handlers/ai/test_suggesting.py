@@ -12,9 +12,9 @@ from handlers.ai.answers import POST_LENGTH, Nudge, Suggestion
 from handlers.ai.tables import write_suggestion
 from mayfly import Job, MayflyError, enqueue, handler
 from mayfly.testing import drain, run_inline
+from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, rows, run_again, traces
 from tests.handlers.ai.models import PlayedModel
-from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -127,7 +127,7 @@ PAYLOADS = st.dictionaries(
 
 
 @SQLITE
-@patient
+@in_full(50)
 @given(type_name=st.sampled_from(TYPES), payload=PAYLOADS)
 def test_any_payload_is_refused_or_handled(
     boards: Boards, model: PlayedModel, type_name: str, payload: dict[str, Any]

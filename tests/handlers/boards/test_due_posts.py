@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from handlers.boards.payloads import Board, Post
 from mayfly import enqueue
 from mayfly.testing import drain, run_inline
+from tests.examples import in_full
 from tests.handlers.community import LONG_AGO, Community
-from tests.handlers.patience import patient
 from tests.handlers.providers import provider
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -83,7 +83,7 @@ ANYTHING = st.recursive(
 
 
 @SQLITE
-@patient
+@in_full(50)
 @given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
 def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
     """At the door, or by a sentence."""

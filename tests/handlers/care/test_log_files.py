@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from handlers.care.files import File, choose, open_files
 from mayfly import enqueue
 from mayfly.testing import Run, drain
-from tests.handlers.patience import patient
+from tests.examples import in_full
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ FILES = st.builds(
 )
 
 
-@patient
+@in_full(50)
 @given(
     found=st.lists(FILES, unique_by=lambda each: each.identity),
     in_use=st.sets(st.tuples(st.just(1), st.integers(1, 50))),

@@ -11,7 +11,7 @@ from handlers.care.payloads import Figures, Logs, Look, Sessions
 from handlers.care.tables import STEP
 from mayfly import enqueue
 from mayfly.testing import drain
-from tests.handlers.patience import patient
+from tests.examples import in_full
 from tests.handlers.rows import insert, select
 
 NOW = datetime.now().astimezone()
@@ -60,7 +60,7 @@ ANYTHING = st.one_of(
 )
 
 
-@patient
+@in_full(50)
 @given(model=st.sampled_from([Sessions, Logs, Figures, Look]), data=st.data())
 def test_any_payload_is_refused_or_keeps_at_least_a_day(model: type[BaseModel], data: st.DataObject) -> None:
     """Whatever it is: no age can be so small that what is in use goes, nor so large that no calendar holds it."""

@@ -14,7 +14,7 @@ from handlers.care.rollup import Key, Point, Sum, add_up, count_step
 from handlers.care.tables import STEP
 from mayfly import enqueue, utc_from_driver
 from mayfly.testing import drain
-from tests.handlers.patience import patient
+from tests.examples import in_full
 from tests.handlers.rows import insert, opened, select
 
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
@@ -145,7 +145,7 @@ POINTS = st.builds(
 )
 
 
-@patient
+@in_full(50)
 @given(st.lists(POINTS, min_size=1))
 def test_each_span_has_all_points(points: list[Point]) -> None:
     """In whatever order: what minutes, hours and days say is the same."""

@@ -13,7 +13,7 @@ from handlers.mail.delivery import in_turn
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from mayfly import Dead
-from tests.handlers.patience import patient
+from tests.examples import in_full
 
 POOL = "smtp://ann%40a.example:p%20w@a.example?daily=9&at_once=1\nsmtps://b.example?from=bob@b.example"
 
@@ -70,7 +70,7 @@ def test_accounts_take_turns() -> None:
     assert [each.name for each in in_turn(pool, 0, names[0])] == names[::-1]
 
 
-@patient
+@in_full(50)
 @given(st.text(min_size=1), st.sampled_from(["\n", "\r", "\r\n", "\x00", "\x0b", "\u2028"]), st.text())
 def test_no_line_of_a_mail_can_begin_another_header(before: str, end: str, after: str) -> None:
     """Neither the subject nor an address, whatever is around it."""
@@ -113,7 +113,7 @@ FIELDS = {
 }
 
 
-@patient
+@in_full(50)
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_whatever_the_payload_it_is_refused_or_becomes_one_mail(payload: dict[str, object]) -> None:
     """Or its job is dead with a reason; but no header comes from anywhere but its field."""

@@ -12,8 +12,8 @@ from handlers.mail.digest import LISTED, News, compose
 from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
+from tests.examples import in_full
 from tests.handlers.community import LONG_AGO, Community
-from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -181,7 +181,7 @@ def test_a_long_digest_lists_the_newest() -> None:
     assert len(mail["text"]) < 5000
 
 
-@patient
+@in_full(50)
 @given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
 def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
     """One that the door takes, with no tag of theirs in its html."""

@@ -17,10 +17,10 @@ from handlers.mail.invoice_pdf import PLAIN, letters_of, write_pdf
 from handlers.mail.payloads import Invoice
 from mayfly.engine import Database
 from mayfly.testing import Run, assert_enqueued, run_inline
+from tests.examples import in_full
 from tests.factories import NOON
 from tests.handlers.community import Community
 from tests.handlers.mail.invoices import CUSTOMER, ROSES, make_invoice
-from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -187,7 +187,7 @@ def test_other_letters_need_another_font(community: Community, files: Path, monk
     assert path.read_bytes() == printed
 
 
-@patient
+@in_full(50)
 @given(st.text(st.sampled_from(sorted(letters_of(PLAIN))), min_size=1, max_size=100))
 def test_whatever_is_written_on_it_is_printed(files: Path, text: str) -> None:
     """Tags, entities, words without end."""

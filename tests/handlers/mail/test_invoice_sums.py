@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from handlers.mail.invoice_sums import add_up, cents
 from handlers.mail.payloads import Invoice, Item
+from tests.examples import in_full
 from tests.handlers.mail.invoices import ROSES, make_invoice
-from tests.handlers.patience import patient
 
 # --- sums -------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ ITEMS = st.builds(
 )  # fmt: skip
 
 
-@patient
+@in_full(50)
 @given(st.lists(ITEMS, min_size=1, max_size=30))
 def test_no_cent_is_lost(items: list[Item]) -> None:
     """Lines and VAT make the total; each is off from the exact value by half a cent at most."""
@@ -98,7 +98,7 @@ ANY = (
 )
 
 
-@patient
+@in_full(50)
 @given(st.fixed_dictionaries({"text": ANY, "price": ANY, "vat": ANY, "quantity": ANY}), ANY)
 def test_whatever_the_payload_it_is_refused_or_added_up(item: dict[str, Any], note: object) -> None:
     """What passes the door can be written down, read again, and has a sum."""

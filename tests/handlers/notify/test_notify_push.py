@@ -15,9 +15,9 @@ from mayfly import enqueue
 from mayfly.app import current_app
 from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
+from tests.examples import in_full
 from tests.handlers.notify.browsers import Browser, signed_claims
 from tests.handlers.notify.conftest import PERSON, Subscribe
-from tests.handlers.patience import patient
 from tests.handlers.rows import select
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -314,7 +314,7 @@ def test_rows_that_cannot_be_used_are_final(
 ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(st.text(), max_size=2))
 
 
-@patient
+@in_full(50)
 @given(st.dictionaries(st.sampled_from([*Notification.model_fields, "extra"]), ANYTHING))
 def test_any_payload_is_refused_or_fits_into_a_push(payload: dict[str, object]) -> None:
     """Whatever it is: nothing that is let in is too long for a push service."""

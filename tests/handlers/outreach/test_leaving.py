@@ -9,9 +9,9 @@ from handlers.mail.bounces import is_bounce
 from handlers.outreach.leaving import address_of, token_for
 from mayfly import enqueue
 from mayfly.testing import drain, enqueued_jobs
+from tests.examples import in_full
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
-from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 SUPPRESSIONS = "SELECT address, reason, detail FROM app_suppressions ORDER BY address"
@@ -101,14 +101,14 @@ def test_a_token_of_somebody_else_is_refused(tables: Tables) -> None:
     assert tables.rows(SUPPRESSIONS) == []
 
 
-@patient
+@in_full(50)
 @given(st.from_regex(r"[A-Za-z0-9_.-]{1,80}", fullmatch=True))
 def test_no_token_is_made_up(token: str) -> None:
     """Whatever it is, it is read or refused, and never an error."""
     assert address_of(token, "s3cret") is None
 
 
-@patient
+@in_full(50)
 @given(st.emails())
 def test_a_token_is_its_address(address: str) -> None:
     """However that is spelled."""

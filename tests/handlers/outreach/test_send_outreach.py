@@ -11,9 +11,9 @@ from handlers.outreach import blast
 from handlers.outreach.payloads import Outreach
 from mayfly import enqueue
 from mayfly.testing import Drained, drain, enqueued_jobs
+from tests.examples import in_full
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
-from tests.handlers.patience import patient
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
@@ -207,7 +207,7 @@ def test_a_link_that_leads_nowhere_is_told(tables: Tables, monkeypatch: pytest.M
     assert "UNSUBSCRIBE_URL must begin with" in str(drained.runs[0].outcome.error)
 
 
-@patient
+@in_full(50)
 @given(
     st.dictionaries(
         st.sampled_from(["blast", "to", "subject", "text", "html", "reply_to", "without", "bcc"]),

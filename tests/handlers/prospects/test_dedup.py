@@ -14,7 +14,7 @@ from handlers.prospects.likeness import Entry, Neighbourhood, load_ratio
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
-from tests.handlers.patience import patient
+from tests.examples import in_full
 from tests.handlers.prospects.tables import execute, insert, prospects, rows
 from tests.process.installation import CHECKOUT
 
@@ -222,7 +222,7 @@ numbers = st.integers(-1, 3) | st.sampled_from([1 << 62, 1 << 63, 95.5]) | st.te
 
 
 @SQLITE
-@patient
+@in_full(50)
 @given(
     st.sampled_from(["dedup_prospects", "undo_merge", "enrich_prospect"]),
     st.dictionaries(
@@ -246,7 +246,7 @@ def test_whatever_the_payload(
 names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob turner", "zoe"])
 
 
-@patient
+@in_full(50)
 @given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
 def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
     """However the list is sorted: who has lost is gone, and nobody is compared with more than so many."""

@@ -15,7 +15,7 @@ from mayfly import enqueue, jsontext
 from mayfly.app import current_app
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain, run_inline
-from tests.handlers.patience import patient
+from tests.examples import in_full
 from tests.handlers.prospects.tables import prospects, rows
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -235,7 +235,7 @@ def test_without_a_folder_nothing_is_imported(platform: str) -> None:
 
 
 @SQLITE
-@patient
+@in_full(50)
 @given(
     content=st.binary(max_size=300) | st.text('email,;"\n\r\t|name@x.\0é', max_size=200).map(str.encode),
     payload=st.fixed_dictionaries(

@@ -18,8 +18,8 @@ from handlers.search.words import snippet, words_of
 from mayfly import Job, enqueue, handler
 from mayfly.app import current_app
 from mayfly.testing import drain, run_inline
+from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, execute, rows, run_again
-from tests.handlers.patience import patient
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -208,7 +208,7 @@ def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
 
 
 @pytest.mark.every_database
-@patient
+@in_full(50)
 @given(text=st.text(max_size=40) | st.text("abé\"'*+-~()<>@:&|!\\%_^{}; \n\0ORANDNEAR", max_size=40))
 def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
     """Whatever is typed is looked for, or is no word; and a post with exactly these words is found by them."""
