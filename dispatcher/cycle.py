@@ -81,16 +81,24 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
             spawn(world, spawner, supervisor, planned)
             linger.begin()
         while supervisor.alive or (supervisor.may_spawn and linger.goes_on):
-            is_late = supervisor.guard_fired or monotonic() >= supervisor.deadline
-            world.statements.set(supervisor.deadline + (LAST_STATEMENTS_SECONDS if is_late else 0))
+            world.statements.set(statement_deadline(world, supervisor))
             supervise(world, spawner, supervisor, aftermath, planned, progress, linger)
             if supervisor.must_hand_over:
                 hand_over(world, lock, supervisor, planned.cycle_id)
         forget_leaving(world.directory, planned.cycle_id)
     finally:
         supervisor.close()
-    world.statements.set(supervisor.deadline + LAST_STATEMENTS_SECONDS)
+    world.statements.set(statement_deadline(world, supervisor, is_last=True))
     return finish(world, aftermath, scheduled, planned, progress, linger, supervisor)
+
+
+def statement_deadline(world: World, supervisor: Supervisor, is_last: bool = False) -> float:
+    """Runners are killed in time whatever the database does; without any, a lingering dispatcher may go on polling."""
+    ends_at = supervisor.deadline
+    if not supervisor.alive:
+        ends_at = max(ends_at, world.lingers_until(world.settings.longest_linger))
+    is_late = is_last or supervisor.guard_fired or monotonic() >= ends_at
+    return ends_at + LAST_STATEMENTS_SECONDS if is_late else ends_at
 
 
 @contextmanager
