@@ -276,11 +276,12 @@ def test_interrupt_never_ends_a_stranger(embedded: Installation) -> None:
 
 def test_a_dispatcher_may_linger_beyond_its_timeout(embedded: Installation) -> None:
     """DISPATCH_TIMEOUT bounds each plan's runners and the statements meanwhile, not the time for which it polls."""
-    settings = {"LINGER": "55", "DISPATCH_TIMEOUT": "3", "WORKER_TIMEOUT": "2"}
+    embedded.timing = Timing(min_window_seconds=0)
+    settings = {"LINGER": "55", "DISPATCH_TIMEOUT": "4", "WORKER_TIMEOUT": "3"}
     dispatcher = embedded.start("dispatcher", **settings)
     wait_until(lambda: "Lingering" in embedded.log, "it lingers")
     started = embedded.now()
-    wait_until(lambda: embedded.now() > started + timedelta(seconds=7), "its first timeout is long over")
+    wait_until(lambda: embedded.now() > started + timedelta(seconds=8), "its first timeout is long over")
 
     [late] = embedded.enqueue("noop")
     wait_until(lambda: embedded.job(late).status == "done", "it still starts runners")
