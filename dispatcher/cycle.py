@@ -93,7 +93,7 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
 
 
 def statement_deadline(world: World, supervisor: Supervisor, is_last: bool = False) -> float:
-    """Runners are killed in time whatever the database does; without runners, a lingering dispatcher goes on polling."""
+    """Runners are killed in time whatever the database does; without runners, a lingering dispatcher polls on."""
     ends_at = supervisor.deadline
     if not supervisor.alive:
         ends_at = max(ends_at, world.lingers_until(world.settings.longest_linger))
