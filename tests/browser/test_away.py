@@ -21,6 +21,10 @@ def console(restartable_url: str, tmp_path: Path) -> Iterator[Console]:
     made.end()
 
 
+# One server tells as much as two about what the page shows.
+@pytest.mark.parametrize(
+    "module_server", ["mariadb", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_page_outlives_its_database(
     console: Console, visitors: Visitors, restartable_server: PrivateServer
 ) -> None:

@@ -200,6 +200,7 @@ def test_a_database_without_test_in_its_name_is_refused(shop: Database, project:
     assert payloads(shop) == ["{}"]
 
 
+@pytest.mark.slow
 def test_processes_that_share_the_tests_need_one_each(project: pytest.Pytester, tmp_path: Path) -> None:
     """{worker} in the name tells them apart; without it they would empty each other's."""
     project.makepyfile(TWO_TESTS)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mayfly.opening import load_registry
 from mayfly.settings import load_settings
 from tests.process.installation import CHECKOUT
@@ -17,6 +19,7 @@ def demo(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_handler_of_the_platform_has_its_part(tmp_path: Path) -> None:
     """Nothing dies, nothing waits, and the mails are there to be read."""
     home = tmp_path / "demo"

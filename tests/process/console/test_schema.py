@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.process.console.api import Api
 
 EXAMPLES = 4  # of each operation, besides those that cover its schema
@@ -12,7 +14,8 @@ EXAMPLES = 4  # of each operation, besides those that cover its schema
 LEFT_OUT = "positive_data_acceptance"
 
 
-def test_nothing_undocumented_is_answered_and_nothing_breaks(serving: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("phase", ["fuzzing", pytest.param("coverage", marks=pytest.mark.slow)])
+def test_nothing_undocumented_is_answered_and_nothing_breaks(serving: Any, tmp_path: Path, phase: str) -> None:
     """No 5xx, no status, type or shape that the document does not have, no wrong request that is taken for right."""
     api: Api = serving(CONSOLE_RATE="100000")
     api.installation.dispatch()  # or /health would be ill
@@ -25,7 +28,7 @@ def test_nothing_undocumented_is_answered_and_nothing_breaks(serving: Any, tmp_p
             f"--header=Authorization: Bearer {api.token}",
             "--checks=all",
             f"--exclude-checks={LEFT_OUT}",
-            "--phases=coverage,fuzzing",
+            f"--phases={phase}",
             f"--max-examples={EXAMPLES}",
             "--seed=1",
             "--no-shrink",

@@ -113,6 +113,10 @@ def fragile(restartable_url: str, tmp_path: Path) -> Iterator[Api]:
     made.end()
 
 
+# One server tells as much as two about what the page shows.
+@pytest.mark.parametrize(
+    "module_server", ["mariadb", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
+)
 def test_a_database_that_goes_away_is_a_calm_notice(fragile: Api, restartable_server: PrivateServer) -> None:
     """That looks again by itself, keeps whoever is logged in, and names no server; then all is as before."""
     visitor = Visitor(fragile.port).log_in()
