@@ -55,7 +55,7 @@ class Connection:
     def __init__(self, raw: Any, dialect: Dialect) -> None:
         self.raw = raw
         self.dialect = dialect
-        self.idle_since = 0.0  # monotonic, while nobody uses it
+        self.idle_since = 0.0  # monotonic, set when it returns to the pool
         self.engine: Any = None  # SQLAlchemy's, once this connection was lent to a handler: see mayfly.lending
 
     def execute(self, statement: str, values: Values = NONE, ids: Iterable[int] | None = None) -> Result:

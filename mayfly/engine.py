@@ -46,7 +46,7 @@ class Database:
         self._clock: Clock | None = None
         self._measured_at = 0.0  # monotonic
         self._ambient = local()
-        self.deadline = inf  # monotonic: no statement begins after it. Who sets it also interrupts running ones
+        self.deadline = inf  # monotonic: no statement begins after it; see dispatcher.deadline
         self.is_working = False
 
     @property

@@ -66,7 +66,7 @@ class Gate:
         yield from rest
 
     def _next_group(self, rest: deque[Job], conclude: Conclude) -> list[tuple[Job, Wish]]:
-        """Whoever waits for a key that is known to be closed is put off on the way: a thousand by one statement.
+        """Jobs whose key is known to be exhausted are snoozed on the way, a thousand per statement.
 
         A job with a short window is a group of its own: what is taken when the group begins is used in that window.
         """

@@ -189,7 +189,7 @@ def failure_of(url: str) -> BaseException:
 
 
 def calls_at(listener: socket.socket) -> int:
-    """How often somebody has called there and was not answered."""
+    """The number of connection attempts that got no answer."""
     listener.setblocking(False)
     calls = 0
     with suppress(BlockingIOError):

@@ -42,7 +42,7 @@ from tests.factories import insert_rows
 from tests.looking import run
 
 CROWD = 60_000  # with half as many PostgreSQL would guess that a sort is cheaper
-CROWD_OF_SQLITE = 10_000  # its plans are told, not run, and do not depend on the number
+CROWD_OF_SQLITE = 10_000  # EXPLAIN does not run the statement there, and its plan does not depend on the number
 DUE = 100
 
 # Right after a bulk insert a database can only guess what is in the table; later it has statistics.

@@ -1,4 +1,4 @@
-"""Kill -9: at a moment that something else has told of, or at random ones until nothing is left to do."""
+"""Kill -9 of runners: at a known moment, or at random moments until all jobs have ended."""
 
 import os
 import random
@@ -21,7 +21,7 @@ STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def kill(pid: int) -> None:
-    """And see that it does nothing any more; its parent has still to be told."""
+    """Wait until it is dead. Its parent may not have noticed yet."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
         process = psutil.Process(pid)
         os.kill(pid, signal.SIGKILL)

@@ -113,7 +113,7 @@ def fragile(restartable_url: str, tmp_path: Path) -> Iterator[Api]:
     made.end()
 
 
-# One server tells as much as two about what the page shows.
+# The page does not depend on which server is down; the other one runs with --all.
 @pytest.mark.parametrize(
     "module_server", ["mariadb", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
 )
