@@ -5,12 +5,13 @@ from ipaddress import ip_address
 
 import click
 
-from mayfly import commandline, events, exits
+from mayfly import log_messages
+from mayfly.bootstrap import open_database
 from mayfly.errors import ConsoleExposed, ConsoleMissing, ConsoleOpen
-from mayfly.logs import echo_log
-from mayfly.opening import open_database
+from mayfly.log import echo_log
+from mayfly.process import command_line, exits
+from mayfly.schema.version import require_version
 from mayfly.settings import Settings, load
-from mayfly.version import require_version
 
 CONNECTIONS = 8  # and as many threads: whoever waits for either waits in line, without a connection
 
@@ -32,7 +33,7 @@ def command(api_only: bool) -> int:
         raise ConsoleOpen
     log = echo_log(settings, "CONSOLE", sys.stderr)
     for warning in loaded.warnings:
-        log.say(events.setting_doubtful(warning))
+        log.say(log_messages.setting_warning(warning))
     database = open_database(settings, CONNECTIONS)
     try:
         database.read(require_version)
@@ -56,4 +57,4 @@ def is_loopback(host: str) -> bool:
 
 
 def main() -> None:
-    commandline.run(command, "python -m console")
+    command_line.run_command(command, "python -m console")

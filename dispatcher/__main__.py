@@ -4,8 +4,8 @@ import os
 import sys
 from typing import NoReturn
 
-from mayfly import exits
 from mayfly.clock import monotonic
+from mayfly.process import exits
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
 
@@ -28,7 +28,7 @@ def was_idle(settings: Settings, started: float) -> bool:
     try:
         if len(sys.argv) > 1 or sys.stderr.isatty():
             return False
-        from dispatcher.probe import run_idle_cycle
+        from dispatcher.idle import run_idle_cycle
 
         return run_idle_cycle(settings, started)
     except Exception:  # noqa: BLE001 - whatever it is: the full path meets it too, and has the words for it

@@ -8,29 +8,30 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 
+from dispatcher.assign import CountedWork, read_plan
+from dispatcher.context import CycleContext
 from dispatcher.cycle import describe, run_cycle
-from dispatcher.handover import take_over
+from dispatcher.linger import take_over
 from dispatcher.lock import HostLock, take_lock
+from dispatcher.notify import Notifier
 from dispatcher.plan import Plan
-from dispatcher.planning import Counted, look
 from dispatcher.schedules import Preview, due_schedules
-from dispatcher.summary import Summary, summary_text, trouble_paragraph
-from dispatcher.watchers import Watchers
-from dispatcher.world import World
-from mayfly import commandline, events, exits, opening
+from dispatcher.summary import CycleSummary, summary_text, trouble_paragraph
+from mayfly import bootstrap, log_messages
 from mayfly.clock import host_now, monotonic
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import MayflyError, UnknownLane
-from mayfly.fleet.place import this_place, this_process
-from mayfly.jobs.looks import find_lanes
-from mayfly.logs import LOG_NAME, Log, open_log, silent_log
-from mayfly.schema import JOBS
+from mayfly.format import table
+from mayfly.log import LOG_NAME, Log, open_log, silent_log
+from mayfly.process import command_line, exits
+from mayfly.process.identity import this_host, this_process
+from mayfly.process.state_dir import lock_path, open_state_dir, state_dir
+from mayfly.queue.count import find_lanes
+from mayfly.schema.tables import JOBS
+from mayfly.schema.version import require_version
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
-from mayfly.statedir import lock_path, open_state_dir, state_dir
-from mayfly.terminal import table
-from mayfly.usual import Usual
-from mayfly.version import require_version
+from mayfly.stats.durations import TypeDurations
 
 
 class Minute(NamedTuple):
@@ -61,22 +62,22 @@ def dispatch(
 ) -> int:
     """Silent under cron when all went well; a paragraph on stderr, which cron mails, when not."""
     log = open_log(settings, "DISPATCHER", echo)
-    log.say(events.cycle_started(host_now(), settings.host_name))
+    log.say(log_messages.cycle_started(host_now(), settings.host_name))
     for warning in warnings:
-        log.say(events.setting_doubtful(warning))
+        log.say(log_messages.setting_warning(warning))
     directory = open_state_dir(settings)
     lock = take_lock(lock_path(directory))
     if lock is None and (lock := take_over(lock_path(directory))) is not None:
-        log.say(events.took_over())
+        log.say(log_messages.took_over())
     if lock is None:
-        log.say(events.cycle_skipped())
+        log.say(log_messages.cycle_skipped())
         return exits.SUCCESS
-    watchers = Watchers(settings, log)
+    watchers = Notifier(settings, log)
     watchers.begin(let_go=lock.close)
     try:
         summary = run_locked(settings, log, lanes, started, lock)
     except Exception as error:
-        log.say(events.cycle_failed(describe(error)))
+        log.say(log_messages.cycle_failed(describe(error)))
         watchers.end(exits.ERROR, describe(error))
         raise
     watchers.end(summary.exit_code, summary_text(summary, settings.host_name), summary)
@@ -84,7 +85,7 @@ def dispatch(
     return summary.exit_code
 
 
-def run_locked(settings: Settings, log: Log, lanes: frozenset[str], started: float, lock: HostLock) -> Summary:
+def run_locked(settings: Settings, log: Log, lanes: frozenset[str], started: float, lock: HostLock) -> CycleSummary:
     try:
         with closing(open_world(settings, log, lanes, started)) as world:
             return run_cycle(world, lock)
@@ -92,14 +93,14 @@ def run_locked(settings: Settings, log: Log, lanes: frozenset[str], started: flo
         lock.close()
 
 
-def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> World:
-    database = opening.open_database(settings)
-    world = World(
+def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: float) -> CycleContext:
+    database = bootstrap.open_database(settings)
+    world = CycleContext(
         settings=settings,
         database=database,
         log=log,
         directory=state_dir(settings),
-        place=this_place(settings.host_name),
+        place=this_host(settings.host_name),
         process=this_process(),
         started=started,
         only_lanes=lanes,
@@ -115,18 +116,18 @@ def open_world(settings: Settings, log: Log, lanes: frozenset[str], started: flo
 
 
 def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started: float) -> int:
-    missing = opening.missing_embedded(settings.database_url.get_secret_value())
+    missing = bootstrap.missing_embedded(settings.database_url.get_secret_value())
     if missing is not None:
         click.echo(
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        counted, plan, due, usual = Counted(), Plan(()), Preview(), Usual()
+        counted, plan, due, usual = CountedWork(), Plan(()), Preview(), TypeDurations()
     else:
         with closing(open_world(settings, silent_log(), lanes, started)) as world:
             due = due_schedules(world)
-            counted, plan = look(world, due.coming)
-            usual = world.usual if plan.runners else Usual()
+            counted, plan = read_plan(world, due.coming)
+            usual = world.usual if plan.runners else TypeDurations()
     for problem in due.problems:
         click.echo(problem, err=True)
     if as_json:
@@ -140,7 +141,7 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
 
 
 def plan_facts(
-    settings: Settings, counted: Counted, plan: Plan, schedules: Sequence[str], usual: Usual
+    settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str], usual: TypeDurations
 ) -> dict[str, Any]:
     lanes = [
         {
@@ -161,7 +162,7 @@ def plan_facts(
     return {"pending": str(counted), "runners": plan.runners, "schedules": list(schedules), "lanes": lanes}
 
 
-def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
+def plan_table(counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> str:
     rows = [("lane", "pending", "running", "wanted", "planned", "cut by")]
     for each in plan.lanes:
         pending = f"{each.count.pending}+" if each.count.capped else str(each.count.pending)
@@ -173,7 +174,7 @@ def plan_table(counted: Counted, plan: Plan, schedules: Sequence[str]) -> str:
     return "\n".join([table(rows), "", *by_hand, *fired, last])
 
 
-def usual_lines(plan: Plan, usual: Usual) -> list[str]:
+def usual_lines(plan: Plan, usual: TypeDurations) -> list[str]:
     """The types that a runner may defer."""
     lanes = [each.count.lane.name for each in plan.lanes if each.planned]
     long = [f"{name} {seconds:g} s" for lane in lanes for name, seconds in usual.of(lane).items()]
@@ -234,4 +235,4 @@ def _load() -> tuple[Settings, Sequence[str]]:
 
 def main(minute: Minute | None = None) -> None:
     """`minute` is given where something else came first (see probe): the guard counts from its start."""
-    commandline.run(command, "python -m dispatcher", minute or Minute(monotonic()))
+    command_line.run_command(command, "python -m dispatcher", minute or Minute(monotonic()))

@@ -7,38 +7,34 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from dispatcher.aftermath import Aftermath, tell_ending
-from dispatcher.deadline import LAST_STATEMENTS_SECONDS
-from dispatcher.endings import ending_of, would_end_again
-from dispatcher.foresight import informed
-from dispatcher.handover import hand_over
-from dispatcher.linger import Linger
+from dispatcher.assign import Planned, has_whole_window, plan_first, plan_more, tell_plan, with_estimates
+from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext
+from dispatcher.exits import ending_of, would_end_again
+from dispatcher.linger import Linger, hand_over
 from dispatcher.lock import HostLock
-from dispatcher.planning import Planned, has_whole_window, plan_first, plan_more, tell_plan
+from dispatcher.rescue import Rescuer, tell_ending
 from dispatcher.schedules import Scheduled, fire_schedules
 from dispatcher.spawn import EndedChild, Spawner
-from dispatcher.start import start_refused, start_runners
-from dispatcher.summary import RunnerEnd, Summary, cycle_row, lane_figures, summary_lines
-from dispatcher.supervise import Supervisor
-from dispatcher.world import World
-from mayfly import events
+from dispatcher.summary import CycleSummary, RunnerEnd, cycle_row, lane_figures, summary_lines
+from dispatcher.supervise import Supervisor, start_refused, start_runners
+from mayfly import log_messages
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
+from mayfly.db.connection import Connection
 from mayfly.errors import MayflyError
-from mayfly.fleet.counted import count_cycles
 from mayfly.fleet.cycles import close_cycle
 from mayfly.fleet.dispatchers import Dispatcher, forget_leaving
-from mayfly.fleet.planning import planning
-from mayfly.jobs.batches import completed_since
-from mayfly.jobs.prune import keep_from, prune
-from mayfly.jobs.totals import add_up_strays, add_up_totals
-from mayfly.prctl import adopt_orphans
-from mayfly.schema import JOBS
-from mayfly.version import require_version
+from mayfly.fleet.plan_lock import planning
+from mayfly.process.fork import adopt_orphans
+from mayfly.queue.batches import completed_since
+from mayfly.queue.prune import keep_from, prune
+from mayfly.schema.tables import JOBS
+from mayfly.schema.version import require_version
+from mayfly.stats.history import count_cycles
+from mayfly.stats.totals import add_up_strays, add_up_totals
 
 
 @dataclass
-class Progress:
+class CycleState:
     """What has happened so far in this cycle."""
 
     ends: list[RunnerEnd] = field(default_factory=list)
@@ -60,20 +56,20 @@ class Progress:
         if would_end_again(ended.exit):
             self.broken_lanes.add(lane)
 
-    def aside(self, world: World) -> dict[str, int]:
+    def aside(self, world: CycleContext) -> dict[str, int]:
         """Jobs for which a runner that is started now is no help."""
         late = (lane for lane, jobs in self.deferred.items() if jobs and not has_whole_window(world, lane))
         return dict(Counter(self.sliced) + Counter({lane: self.deferred[lane] for lane in late}))
 
 
-def run_cycle(world: World, lock: HostLock) -> Summary:
+def run_cycle(world: CycleContext, lock: HostLock) -> CycleSummary:
     """The minute, from the first look at the database to the summary."""
     verify(world)
     supervisor = Supervisor(world.deadline, world.settings.dispatch_timeout, world.settings.worker_memory, world.log)
     supervisor.install()
     adopt_orphans()
     lock.sign(Dispatcher(world.process, lingers=world.settings.longest_linger > 0).as_text())
-    progress, linger = Progress(), Linger(world)
+    progress, linger = CycleState(), Linger(world)
     try:
         aftermath, scheduled, planned = rescue_and_plan(world)
         spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
@@ -92,7 +88,7 @@ def run_cycle(world: World, lock: HostLock) -> Summary:
     return finish(world, aftermath, scheduled, planned, progress, linger, supervisor)
 
 
-def statement_deadline(world: World, supervisor: Supervisor, is_last: bool = False) -> float:
+def statement_deadline(world: CycleContext, supervisor: Supervisor, is_last: bool = False) -> float:
     """Runners are killed in time whatever the database does; without runners, a lingering dispatcher polls on."""
     ends_at = supervisor.deadline
     if not supervisor.alive:
@@ -102,7 +98,7 @@ def statement_deadline(world: World, supervisor: Supervisor, is_last: bool = Fal
 
 
 @contextmanager
-def contained(world: World, progress: Progress, linger: Linger | None = None) -> Iterator[None]:
+def contained(world: CycleContext, progress: CycleState, linger: Linger | None = None) -> Iterator[None]:
     """From the first runner on, no error ends the cycle: runners that work are supervised to their end."""
     try:
         yield
@@ -110,7 +106,7 @@ def contained(world: World, progress: Progress, linger: Linger | None = None) ->
         if linger is not None:
             linger.end()
         progress.problems.append(describe(error))
-        world.log.say(events.cycle_failed(describe(error)))
+        world.log.say(log_messages.cycle_failed(describe(error)))
 
 
 def describe(error: Exception) -> str:
@@ -121,13 +117,13 @@ def describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error} (in {last.name}, {last.filename}:{last.lineno})"
 
 
-def verify(world: World) -> None:
+def verify(world: CycleContext) -> None:
     """One cheap SELECT says whether this is our schema; the first connection says whether it is a server for us."""
     database, log = world.database, world.log
     server = database.read(_verify_server)
-    log.say(events.database_verified(server))
+    log.say(log_messages.database_verified(server))
     if database.clock.is_skewed:
-        log.say(events.clock_skewed(database.clock.offset))
+        log.say(log_messages.clock_skewed(database.clock.offset))
 
 
 def _verify_server(connection: Connection) -> str:
@@ -136,35 +132,35 @@ def _verify_server(connection: Connection) -> str:
     return str(connection.dialect.server(connection.raw))
 
 
-def rescue_and_plan(world: World) -> tuple[Aftermath, Scheduled, Planned]:
+def rescue_and_plan(world: CycleContext) -> tuple[Rescuer, Scheduled, Planned]:
     """What dead runners held, and what schedules are due, is pending before anything is counted."""
     with planning(world.database, world.place.host) as cycle_id:
-        aftermath = Aftermath(world, cycle_id)
+        aftermath = Rescuer(world, cycle_id)
         aftermath.of_lost_runners()
         aftermath.of_batches()
         scheduled = fire_schedules(world)
         planned = plan_first(world, cycle_id)
-    world.log.say(events.pending_jobs(str(planned.counted)))
+    world.log.say(log_messages.pending_jobs(str(planned.counted)))
     tell_plan(world, planned)
     if not planned.assignments and not planned.counted.pending:
-        world.log.say(events.nothing_pending())
+        world.log.say(log_messages.nothing_pending())
     return aftermath, scheduled, planned
 
 
-def spawn(world: World, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
+def spawn(world: CycleContext, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
     if planned.assignments:
-        world.log.say(events.spawning(len(planned.assignments)))
-    start_runners(world, spawner, supervisor, informed(world, planned.assignments))
+        world.log.say(log_messages.spawning(len(planned.assignments)))
+    start_runners(world, spawner, supervisor, with_estimates(world, planned.assignments))
     supervisor.extend(world.deadline)
 
 
 def supervise(
-    world: World,
+    world: CycleContext,
     spawner: Spawner,
     supervisor: Supervisor,
-    aftermath: Aftermath,
+    aftermath: Rescuer,
     planned: Planned,
-    progress: Progress,
+    progress: CycleState,
     linger: Linger,
 ) -> None:
     """Wait until something happens. A slot that becomes free goes to whoever has work, and so does one that is."""
@@ -187,7 +183,7 @@ def supervise(
                 linger.note_plan()
 
 
-def settle_ended(aftermath: Aftermath, progress: Progress, ended: Sequence[EndedChild] = ()) -> None:
+def settle_ended(aftermath: Rescuer, progress: CycleState, ended: Sequence[EndedChild] = ()) -> None:
     """The jobs of runners that have ended; what cannot be written now is tried again when the next one ends."""
     progress.unsettled.extend(ended)
     while progress.unsettled:
@@ -196,14 +192,14 @@ def settle_ended(aftermath: Aftermath, progress: Progress, ended: Sequence[Ended
 
 
 def finish(
-    world: World,
-    aftermath: Aftermath,
+    world: CycleContext,
+    aftermath: Rescuer,
     scheduled: Scheduled,
     planned: Planned,
-    progress: Progress,
+    progress: CycleState,
     linger: Linger,
     supervisor: Supervisor,
-) -> Summary:
+) -> CycleSummary:
     """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
     pruned, batches, tally = 0, 0, aftermath.tally
     with contained(world, progress):
@@ -212,7 +208,7 @@ def finish(
         pruned = prune_old(world)
         tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
         batches = count_completed(world)
-    summary = Summary(
+    summary = CycleSummary(
         cycle_id=planned.cycle_id,
         pending=str(planned.counted),
         planned=len(planned.assignments),
@@ -237,46 +233,46 @@ def finish(
     return summary
 
 
-def prune_old(world: World) -> int:
+def prune_old(world: CycleContext) -> int:
     """Rows are deleted by the database's clock as it is now: one that was just set may be wrong."""
     database = world.database
     if step := database.clock.wall_clock_step():
-        world.log.say(events.wall_clock_set(step))
+        world.log.say(log_messages.wall_clock_set(step))
     if step := database.refresh_clock():
-        world.log.say(events.prune_skipped(step))
+        world.log.say(log_messages.prune_skipped(step))
         return 0
     pruned = prune(database, JOBS, keep_from(world.settings))
     if pruned:
-        world.log.say(events.pruned(pruned))
+        world.log.say(log_messages.pruned(pruned))
     return pruned
 
 
-def carry_over(connection: Connection, world: World) -> None:
+def carry_over(connection: Connection, world: CycleContext) -> None:
     """What only ever grows is counted before the rows that it is counted from are pruned."""
     now = world.database.clock.now()
     add_up_strays(connection, now)
     count_cycles(connection, now, world.settings.keep_cycles_days)
 
 
-def count_completed(world: World) -> int:
+def count_completed(world: CycleContext) -> int:
     """Batches that are over since this cycle began, whoever has seen it."""
     began_at = world.database.clock.now() - timedelta(seconds=monotonic() - world.started)
     return world.database.read(lambda connection: completed_since(connection, began_at))
 
 
-def tell_summary(world: World, summary: Summary) -> None:
+def tell_summary(world: CycleContext, summary: CycleSummary) -> None:
     for line in summary_lines(summary):
-        world.log.say(events.summary_line(line))
+        world.log.say(log_messages.summary_line(line))
     for figures in lane_figures(summary):
-        world.log.say(events.lane_summary(figures))
+        world.log.say(log_messages.lane_summary(figures))
 
 
-def record(world: World, summary: Summary) -> None:
+def record(world: CycleContext, summary: CycleSummary) -> None:
     database = world.database
     try:
         now = database.clock.now()
         database.run(lambda connection: close_cycle(connection, summary.cycle_id, cycle_row(summary), now))
     except MayflyError as error:
-        world.log.say(events.cycle_failed(str(error)))
+        world.log.say(log_messages.cycle_failed(str(error)))
     finally:
         database.close()

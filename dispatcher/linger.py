@@ -1,16 +1,42 @@
-"""Stay, and look for work that comes: every POLL_INTERVAL, and less and less often while nothing does."""
+"""From one minute's dispatcher to the next: who lingers gives the host lock to whoever asks for it."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from pathlib import Path
 
+from dispatcher.context import CycleContext
+from dispatcher.lock import HostLock, take_lock
 from dispatcher.supervise import TICK_SECONDS, Supervisor
-from dispatcher.world import World
-from mayfly import events
-from mayfly.clock import host_now, monotonic
-from mayfly.connection import Connection
-from mayfly.jobs.count import lanes_with_due
-from mayfly.jobs.looks import find_lanes
-from mayfly.schema import JOBS
+from mayfly import log_messages
+from mayfly.clock import host_now, monotonic, pause
+from mayfly.db.connection import Connection
+from mayfly.fleet.dispatchers import note_leaving, planner
+from mayfly.process.fork import HANDOVER
+from mayfly.queue.count import find_lanes, lanes_with_due
+from mayfly.schema.tables import JOBS
+
+TAKE_OVER_TIMEOUT_SECONDS = 5.0  # a plan that the other one has begun takes milliseconds, unless the database is slow
+POLL_SECONDS = 0.01
+
+
+def take_over(path: Path) -> HostLock | None:
+    """Ask the one that holds the lock; None where that does not linger, or does not answer."""
+    holder = planner(path)
+    if holder is None or not holder.lingers or not holder.process.tell(HANDOVER):
+        return None
+    deadline = monotonic() + TAKE_OVER_TIMEOUT_SECONDS
+    while (lock := take_lock(path)) is None and monotonic() < deadline:
+        pause(POLL_SECONDS)
+    return lock
+
+
+def hand_over(world: CycleContext, lock: HostLock, supervisor: Supervisor, cycle_id: int) -> None:
+    """The next dispatcher plans from here on. Our runners start nothing more, and we see them to their end."""
+    note_leaving(world.directory, cycle_id, world.process)
+    lock.hand_over()
+    supervisor.retire()
+    world.log.say(log_messages.handed_over(supervisor.alive))
+
 
 IDLE_SECONDS = 1.0  # between two looks when nothing has come for a while, and between two looks for new lanes
 
@@ -18,7 +44,7 @@ IDLE_SECONDS = 1.0  # between two looks when nothing has come for a while, and b
 class Linger:
     """When to look, where, and for how long. It only looks: what is found is planned like anything else."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: CycleContext) -> None:
         self._world = world
         self._until = world.lingers_until(world.settings.longest_linger)
         self._wait = world.settings.poll_interval
@@ -42,7 +68,7 @@ class Linger:
     def begin(self) -> None:
         if self.goes_on:
             left = timedelta(seconds=self._until - monotonic())
-            self._world.log.say(events.lingering(host_now() + left, self._world.settings.poll_interval))
+            self._world.log.say(log_messages.lingering(host_now() + left, self._world.settings.poll_interval))
 
     def end(self) -> None:
         """A successor has come, or something is wrong: nothing is looked for any more."""

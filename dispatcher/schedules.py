@@ -7,15 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dispatcher.world import World
-from mayfly import events
+from dispatcher.context import CycleContext
+from mayfly import log_messages
 from mayfly.clock import host_now
-from mayfly.jobs.enqueue import Door
-from mayfly.schedules.wake import are_settled, forget_next, looks_of, note_next, schedule_files
+from mayfly.queue.insert import JobValidator
+from mayfly.schedules.next_due import are_settled, clear_next_due, file_signatures, schedule_files, write_next_due
 
 if TYPE_CHECKING:
-    from mayfly.schedules.entry import Entry
     from mayfly.schedules.files import Schedules
+    from mayfly.schedules.parse import ScheduleEntry
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class Scheduled:
     problems: tuple[str, ...] = ()
 
 
-def fire_schedules(world: World) -> Scheduled:
+def fire_schedules(world: CycleContext) -> Scheduled:
     """Whoever has no schedule files pays for a look whether there are any."""
     files = schedule_files(world.settings)
     if not files:
         return Scheduled()
-    looks, settled = looks_of(files), are_settled(files, host_now())
+    looks, settled = file_signatures(files), are_settled(files, host_now())
     schedules = _read(world, files)
     from mayfly.schedules.fire import Fired, fire_due  # here, as below: most installations can do without cronsim
 
-    door = Door(world.settings.payload_limit, world.settings.max_attempts)
+    door = JobValidator(world.settings.payload_limit, world.settings.max_attempts)
     fired = fire_due(world.database, schedules.entries, door) if schedules.entries else Fired()
     if fired.jobs:
-        world.log.say(events.schedules_fired([entry.name for entry, _ in fired.jobs]))
+        world.log.say(log_messages.schedules_fired([entry.name for entry, _ in fired.jobs]))
     for each in fired.skipped:
-        world.log.say(events.schedule_skipped(each.entry.name, each.first, each.last, each.because))
+        world.log.say(log_messages.schedule_skipped(each.entry.name, each.first, each.last, each.because))
     for problem in schedules.problems:
-        world.log.say(events.schedule_refused(str(problem)))
+        world.log.say(log_messages.schedule_refused(str(problem)))
     _note(world.directory, looks, fired.next_at, is_sure=settled and not schedules.problems)
     return Scheduled(len(fired.jobs), len(fired.skipped), tuple(map(str, schedules.problems)))
 
@@ -52,7 +52,7 @@ def fire_schedules(world: World) -> Scheduled:
 class Preview:
     """What would be fired, for --dry-run."""
 
-    due: "tuple[tuple[Entry, datetime], ...]" = ()
+    due: "tuple[tuple[ScheduleEntry, datetime], ...]" = ()
     problems: tuple[str, ...] = ()
 
     @property
@@ -65,12 +65,11 @@ class Preview:
         return Counter(entry.lane for entry, _ in self.due if not entry.jitter)
 
 
-def due_schedules(world: World) -> Preview:
+def due_schedules(world: CycleContext) -> Preview:
     files = schedule_files(world.settings)
     if not files:
         return Preview()
-    from mayfly.schedules.fire import decide_all
-    from mayfly.schedules.store import load_known
+    from mayfly.schedules.fire import decide_all, load_known
 
     schedules, known = _read(world, files), world.database.read(load_known)
     decisions = decide_all(schedules.entries, known, world.database.clock.now())
@@ -78,7 +77,7 @@ def due_schedules(world: World) -> Preview:
     return Preview(tuple(due), tuple(map(str, schedules.problems)))
 
 
-def _read(world: World, files: list[Path]) -> "Schedules":
+def _read(world: CycleContext, files: list[Path]) -> "Schedules":
     from mayfly.schedules.files import read_schedules
 
     return read_schedules(files, world.settings.home, world.settings.payload_limit)
@@ -88,6 +87,6 @@ def _note(directory: Path, looks: str, next_at: datetime | None, is_sure: bool) 
     """A note that cannot be written costs the next cycle its shortcut, and nothing else."""
     with suppress(OSError):
         if is_sure:
-            note_next(directory, looks, next_at)
+            write_next_due(directory, looks, next_at)
         else:
-            forget_next(directory)
+            clear_next_due(directory)

@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from dispatcher.endings import Exit, KilledFor
+from dispatcher.exits import Exit, KilledFor
 from mayfly.clock import monotonic
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment
-from mayfly.forking import forget_signals, fork_into, kill_group, own_group, stop_signals_held
-from mayfly.output import Output
-from mayfly.page import Page
-from mayfly.prctl import die_with_parent
+from mayfly.process.child_output import ChildOutput
+from mayfly.process.fork import die_with_parent, forget_signals, fork_into, kill_group, own_group, stop_signals_held
+from mayfly.process.state_dir import page_path
+from mayfly.process.status_page import StatusPage
 from mayfly.settings import Settings
-from mayfly.statedir import page_path
 
 
 @dataclass
@@ -28,8 +27,8 @@ class Child:
     assignment: Assignment
     pid: int
     pidfd: int
-    page: Page
-    output: Output
+    page: StatusPage
+    output: ChildOutput
     started: float
     killed_for: KilledFor | None = None
 
@@ -44,12 +43,12 @@ class Child:
 
 
 @dataclass
-class Cradle:
+class PendingRunner:
     """What is made for a runner before there is one: however early it dies, there is a page."""
 
     assignment: Assignment
-    page: Page
-    output: Output
+    page: StatusPage
+    output: ChildOutput
     writing: int  # the runner's end of its output
     started: float
 
@@ -80,12 +79,12 @@ class Spawner:
     database: Database
     close_in_child: Sequence[Callable[[], None]]  # the lock, the selector, others' pipes: none crosses the fork
 
-    def prepare(self, assignment: Assignment) -> Cradle:
-        page = Page(page_path(self.directory, assignment.worker_id))
+    def prepare(self, assignment: Assignment) -> PendingRunner:
+        page = StatusPage(page_path(self.directory, assignment.worker_id))
         reading, writing = os.pipe()
-        return Cradle(assignment, page, Output(reading), writing, monotonic())
+        return PendingRunner(assignment, page, ChildOutput(reading), writing, monotonic())
 
-    def spawn(self, cradle: Cradle) -> Child:
+    def spawn(self, cradle: PendingRunner) -> Child:
         """No connection may be open: a shared one gives wrong answers without an error."""
         start = self._fork if self.settings.spawn == "fork" else self._exec
         with stop_signals_held():
@@ -103,22 +102,22 @@ class Spawner:
         for close in self.close_in_child:
             close()
 
-    def _fork(self, cradle: Cradle) -> int:
+    def _fork(self, cradle: PendingRunner) -> int:
         parent = os.getpid()
         pid = fork_into(lambda: self._live(cradle, parent))
         own_group(pid)
         return pid
 
-    def _live(self, cradle: Cradle, parent: int) -> int:
+    def _live(self, cradle: PendingRunner, parent: int) -> int:
         self.enter_child(parent, outlives=cradle.assignment.is_long)
         cradle.output.close()
         from runner.cli import run_assigned  # the dispatcher itself never loads what runs handlers
-        from runner.inherited import Inherited
+        from runner.main import Inherited
 
         inherited = Inherited(self.database)
         return run_assigned(cradle.assignment, self.settings, self.directory, cradle.writing, inherited)
 
-    def _exec(self, cradle: Cradle) -> int:
+    def _exec(self, cradle: PendingRunner) -> int:
         os.set_inheritable(cradle.writing, True)
         safe_path = ["-P"] if sys.flags.safe_path else []  # as cron starts us: nothing is imported from its directory
         arguments = ["-m", "runner", "--assignment", cradle.assignment.as_text()]

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.endings import Ending
-from mayfly import exits
-from mayfly.tally import Count, Tally, percentile
+from dispatcher.exits import Ending
+from mayfly.process import exits
+from mayfly.stats.histograms import Count, Tally, percentile
 
 RARE = ("cancelled", "snoozed", "sliced", "deferred", "released", "lease_lost")  # told of a lane that has any
 
@@ -20,7 +20,7 @@ class RunnerEnd:
 
 
 @dataclass(frozen=True)
-class Summary:
+class CycleSummary:
     cycle_id: int
     pending: str
     planned: int
@@ -64,7 +64,7 @@ class Summary:
         return sum(each.ending is ending for each in self.ends)
 
 
-def summary_lines(summary: Summary) -> list[str]:
+def summary_lines(summary: CycleSummary) -> list[str]:
     """The block that operators grep for."""
     lived = [each.lived_ms for each in summary.ends]
     scheduled = [f"Schedules fired: {summary.fired}, left out: {summary.left_out}"]
@@ -87,12 +87,12 @@ def summary_lines(summary: Summary) -> list[str]:
     ]
 
 
-def summary_text(summary: Summary, host: str) -> str:
+def summary_text(summary: CycleSummary, host: str) -> str:
     """The cycle on one line, for those who are told of each."""
     return " ".join(f"{name}={value}" for name, value in figures_of(summary, host).items())
 
 
-def figures_of(summary: Summary, host: str) -> dict[str, str | int]:
+def figures_of(summary: CycleSummary, host: str) -> dict[str, str | int]:
     return {
         "cycle": summary.cycle_id,
         "host": host,
@@ -105,13 +105,13 @@ def figures_of(summary: Summary, host: str) -> dict[str, str | int]:
     }
 
 
-def lane_figures(summary: Summary) -> list[dict[str, object]]:
+def lane_figures(summary: CycleSummary) -> list[dict[str, object]]:
     """One line a lane, every figure as key=value."""
     lanes = sorted({lane for lane, _, _ in summary.tally} | {each.lane for each in summary.ends})
     return [_figures(summary, lane) for lane in lanes]
 
 
-def _figures(summary: Summary, lane: str) -> dict[str, object]:
+def _figures(summary: CycleSummary, lane: str) -> dict[str, object]:
     counts = {key: count for key, count in summary.tally.items() if key[0] == lane}
     jobs: Counter[str] = Counter()
     for (_, _, outcome), count in counts.items():
@@ -137,7 +137,7 @@ def _percentile(counts: Iterable[Count], which: str) -> object:
     return "-" if found is None else found
 
 
-def cycle_row(summary: Summary) -> Mapping[str, Any]:
+def cycle_row(summary: CycleSummary) -> Mapping[str, Any]:
     return {
         "exit_code": summary.exit_code,
         "pending": int(summary.pending.rstrip("+")),
@@ -154,7 +154,7 @@ def cycle_row(summary: Summary) -> Mapping[str, Any]:
     }
 
 
-def trouble_paragraph(summary: Summary, host: str, log: str) -> str:
+def trouble_paragraph(summary: CycleSummary, host: str, log: str) -> str:
     """For stderr, which cron mails: empty when all went well."""
     if summary.exit_code == exits.SUCCESS:
         return ""

@@ -4,20 +4,21 @@ import os
 import selectors
 import signal
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import groupby
 from types import FrameType
 
-from dispatcher.endings import Exit, KilledFor
-from dispatcher.nurseries import Nurseries
-from dispatcher.nursery import Nursery
-from dispatcher.spawn import Child, EndedChild
-from mayfly import events
+from dispatcher.context import CycleContext
+from dispatcher.exits import Exit, KilledFor
+from dispatcher.preload import Preloader, Preloaders, open_nursery
+from dispatcher.spawn import Child, EndedChild, Spawner
+from mayfly import log_messages
 from mayfly.clock import monotonic
-from mayfly.fleet.place import resident_bytes
-from mayfly.logs import Log
-from mayfly.signals import HANDOVER
-from mayfly.strays import end_strays
-from mayfly.timing import timing
+from mayfly.fleet.runners import Assignment
+from mayfly.log import Log
+from mayfly.process.fork import HANDOVER, end_strays
+from mayfly.process.identity import resident_bytes
+from mayfly.process.timing import timing
 
 TICK_SECONDS = 0.25
 
@@ -30,7 +31,7 @@ class Supervisor:
         self._log = log
         self._children: dict[int, Child] = {}
         self._selector = selectors.DefaultSelector()
-        self.nurseries = Nurseries(self._selector, log)
+        self.nurseries = Preloaders(self._selector, log)
         self._wake_read, self._wake_write = os.pipe()
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
@@ -93,14 +94,14 @@ class Supervisor:
 
     def wait(self, seconds: float = TICK_SECONDS) -> list[EndedChild]:
         """Until something happens, a quarter of a second at most; the runners that have ended."""
-        gone: dict[int, Child | Nursery] = {}
+        gone: dict[int, Child | Preloader] = {}
         for key, _ in self._selector.select(min(seconds, TICK_SECONDS)):
             one = key.data
             if one is None:
                 _drain(self._wake_read)
             elif key.fd == one.pidfd:
                 gone[one.pid] = one
-            elif isinstance(one, Nursery):
+            elif isinstance(one, Preloader):
                 self._attend(one)
             else:
                 self._read_output(one)
@@ -127,7 +128,7 @@ class Supervisor:
             self.stopped_by = signal.Signals(number).name
             for child in self._children.values():
                 _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
-            self._log.say(events.stopping(self.stopped_by, self.alive))
+            self._log.say(log_messages.stopping(self.stopped_by, self.alive))
 
     def _on_handover(self, _number: int, _frame: FrameType | None) -> None:
         self._successor_waits = True
@@ -155,7 +156,7 @@ class Supervisor:
         """They go on without us; the following cycles count them, and end them when their time is over."""
         long = [child for pid, child in self._children.items() if child.assignment.is_long and pid not in gone]
         for child in long:
-            self._log.say(events.left_running(child.assignment.worker_id, child.assignment.lane))
+            self._log.say(log_messages.left_running(child.assignment.worker_id, child.assignment.lane))
             self._forget(child)
             child.close()
             self.left.append(child)
@@ -165,7 +166,7 @@ class Supervisor:
         if self._terminated_at is None:
             self.guard_fired = True
             self._terminated_at = now
-            self._log.say(events.dispatch_timeout(self._timeout_seconds, self.alive - len(gone)))
+            self._log.say(log_messages.dispatch_timeout(self._timeout_seconds, self.alive - len(gone)))
             number = signal.SIGTERM
         elif now >= self._terminated_at + timing().kill_seconds:
             number = signal.SIGKILL
@@ -180,25 +181,25 @@ class Supervisor:
         worker_id = child.assignment.worker_id
         hard_deadline = child.page.hard_deadline
         if hard_deadline and now > hard_deadline + timing().overdue_seconds:
-            self._log.say(events.worker_overdue(worker_id))
+            self._log.say(log_messages.worker_overdue(worker_id))
             self._kill(child, KilledFor.TIME)
         if self._memory_limit is not None:
             memory = resident_bytes(child.pid)
             if memory > self._memory_limit:
-                self._log.say(events.worker_too_large(worker_id, memory, self._memory_limit))
+                self._log.say(log_messages.worker_too_large(worker_id, memory, self._memory_limit))
                 self._kill(child, KilledFor.MEMORY)
 
     def _kill(self, child: Child, reason: KilledFor) -> None:
         child.killed_for = reason
         child.kill_group(signal.SIGKILL)
 
-    def _attend(self, nursery: Nursery) -> None:
+    def _attend(self, nursery: Preloader) -> None:
         self.nurseries.read_output(nursery)
         for child in self.nurseries.heed(nursery):
             self.add(child)
 
-    def _bury(self, one: Child | Nursery) -> list[EndedChild]:
-        if isinstance(one, Nursery):
+    def _bury(self, one: Child | Preloader) -> list[EndedChild]:
+        if isinstance(one, Preloader):
             self._attend(one)  # its last words may tell of runners
             return self.nurseries.reap(one)
         return [self._reap(one)]
@@ -209,7 +210,7 @@ class Supervisor:
         ended = monotonic()
         self._read_output(child)
         if child.output.dropped:
-            self._log.say(events.output_dropped(child.assignment.worker_id, child.output.dropped))
+            self._log.say(log_messages.output_dropped(child.assignment.worker_id, child.output.dropped))
         self._forget(child)
         seen = child.page.read()
         exit_ = Exit(
@@ -232,7 +233,7 @@ class Supervisor:
     def _read_output(self, child: Child) -> None:
         lines, is_open = child.output.lines()
         for line in lines:
-            self._log.say(events.output_line(child.assignment.worker_id, line))
+            self._log.say(log_messages.output_line(child.assignment.worker_id, line))
         if not is_open and child.output.descriptor in self._selector.get_map():
             self._selector.unregister(child.output.descriptor)
 
@@ -251,3 +252,57 @@ def _drain(descriptor: int) -> None:
             continue
     except BlockingIOError:
         return
+
+
+MIN_RUNNERS_TO_PRELOAD = 2  # runners, unless more will follow: one alone imports what it needs no slower by itself
+
+
+def start_runners(
+    world: CycleContext, spawner: Spawner, supervisor: Supervisor, assignments: Sequence[Assignment]
+) -> None:
+    """No connection crosses the fork. Whoever is not started any more is rescued as one that never was."""
+    world.database.close()
+    for lane, some in groupby(assignments, key=lambda each: each.lane):
+        if supervisor.may_spawn:
+            _start_in(world, spawner, supervisor, lane, list(some))
+
+
+def start_refused(world: CycleContext, spawner: Spawner, supervisor: Supervisor) -> None:
+    """Each imports by itself what could not be shared."""
+    refused = supervisor.nurseries.take_refused()
+    if refused:
+        world.database.close()
+    for cradle in refused:
+        supervisor.add(spawner.spawn(cradle))
+
+
+def _start_in(
+    world: CycleContext, spawner: Spawner, supervisor: Supervisor, lane: str, assignments: Sequence[Assignment]
+) -> None:
+    nursery = _nursery(spawner, supervisor, lane, assignments)
+    cradles = []
+    for assignment in assignments:
+        if not supervisor.may_spawn:
+            break
+        world.log.say(log_messages.spawning_worker(assignment.worker_id, lane))
+        cradle = spawner.prepare(assignment)
+        if nursery is None:
+            supervisor.add(spawner.spawn(cradle))
+        else:
+            cradles.append(cradle)
+    if nursery is not None:
+        nursery.expect(cradles)
+
+
+def _nursery(
+    spawner: Spawner, supervisor: Supervisor, lane: str, assignments: Sequence[Assignment]
+) -> Preloader | None:
+    nurseries = supervisor.nurseries
+    if spawner.settings.spawn != "fork" or lane in nurseries.unshared or assignments[0].is_long:
+        return None
+    found = nurseries.get(lane)
+    if found is not None or (len(assignments) < MIN_RUNNERS_TO_PRELOAD and not assignments[0].stays_until):
+        return found
+    opened = open_nursery(spawner, lane, assignments[0].deadline)
+    nurseries.add(opened)
+    return opened

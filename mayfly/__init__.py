@@ -4,19 +4,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mayfly.app import enqueue, enqueue_many
-    from mayfly.batches import batch
-    from mayfly.cancelling import cancel
-    from mayfly.chains import chain
-    from mayfly.dialect import utc_from_driver
+    from mayfly.client import cancel, enqueue, enqueue_many
+    from mayfly.db.dialects import utc_from_driver
     from mayfly.errors import MayflyError
     from mayfly.job import Job
     from mayfly.limits.limit import concurrency, rate
-    from mayfly.outcome import Cancel, Dead, Outcome, Retry, Snooze
+    from mayfly.queue.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
     from mayfly.settings.integrations import setting
-    from mayfly.steps import step
+    from mayfly.workflows import batch, chain, step
 
 __version__ = "0.1.0"
 
@@ -27,19 +24,19 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
-    **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.app"),
-    **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.outcome"),
+    **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.client"),
+    **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.queue.outcome"),
     **dict.fromkeys(("concurrency", "rate"), "mayfly.limits.limit"),
     "Job": "mayfly.job",
-    "cancel": "mayfly.cancelling",
+    "cancel": "mayfly.client",
     "MayflyError": "mayfly.errors",
-    "batch": "mayfly.batches",
-    "chain": "mayfly.chains",
+    "batch": "mayfly.workflows",
+    "chain": "mayfly.workflows",
     "handler": "mayfly.registry",
     "schedule": "mayfly.schedules.declare",
     "setting": "mayfly.settings.integrations",
-    "step": "mayfly.steps",
-    "utc_from_driver": "mayfly.dialect",
+    "step": "mayfly.workflows",
+    "utc_from_driver": "mayfly.db.dialects",
 }
 
 

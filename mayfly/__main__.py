@@ -1,3 +1,3 @@
-from mayfly.cli import main
+from mayfly.cli.main import main
 
 main()

@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 MAX_SILENT_SKEW = timedelta(seconds=1)  # a clock that is off by more is logged
-COARSEST = timedelta(milliseconds=1)  # resolution of the databases' clocks: SQLite's is the lowest
+COARSEST_RESOLUTION = timedelta(milliseconds=1)  # resolution of the databases' clocks: SQLite's is the lowest
 
 _pinned: timedelta | None = None  # see mayfly.testing: while a test holds Python's clock, nothing else counts
 
@@ -58,7 +58,7 @@ def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime
     """
     if _pinned is not None:
         return Clock(answered_at + _pinned, since_boot(), _pinned)
-    if asked_at - COARSEST < database_now <= answered_at:
+    if asked_at - COARSEST_RESOLUTION < database_now <= answered_at:
         return Clock(answered_at, since_boot())
     offset = database_now - (asked_at + (answered_at - asked_at) / 2)
     return Clock(answered_at + offset, since_boot(), offset)

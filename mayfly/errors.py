@@ -204,7 +204,7 @@ class LeaseGone(HandlerEnded):
 # --- enqueueing -------------------------------------------------------------------------------------------
 
 
-LONGEST_SHOWN = 100  # characters of a value that was refused
+MAX_SHOWN_LENGTH = 100  # characters of a value that was refused
 
 
 class EnqueueError(UsageError):
@@ -230,19 +230,19 @@ class PayloadTooLarge(EnqueueError):
 
 class BadField(EnqueueError):
     def __init__(self, field: str, given: object, allowed: str) -> None:
-        super().__init__(f"{field}={_shown(given)}: must be {allowed}.")
+        super().__init__(f"{field}={_quoted(given)}: must be {allowed}.")
         self.fields = (field,)
 
 
-def _shown(given: object) -> str:
+def _quoted(given: object) -> str:
     shown = repr(given)
-    return shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+    return shown if len(shown) <= MAX_SHOWN_LENGTH else f"{shown[:MAX_SHOWN_LENGTH]}…"
 
 
 class BadJob(EnqueueError):
     def __init__(self, given: object, known: Sequence[str]) -> None:
         super().__init__(
-            f"{_shown(given)} is no job: write a mapping with a type, and no other arguments than {', '.join(known)}."
+            f"{_quoted(given)} is no job: write a mapping with a type and no other arguments than {', '.join(known)}."
         )
 
 
@@ -308,7 +308,7 @@ class EmptyChain(EnqueueError):
 class BadStep(EnqueueError):
     def __init__(self, given: object) -> None:
         shown = repr(given)
-        shown = shown if len(shown) <= LONGEST_SHOWN else f"{shown[:LONGEST_SHOWN]}…"
+        shown = shown if len(shown) <= MAX_SHOWN_LENGTH else f"{shown[:MAX_SHOWN_LENGTH]}…"
         super().__init__(
             f"{shown} is no step: write a type, a pair of type and payload, or step(type, payload, lane=…, …)."
         )
@@ -327,7 +327,7 @@ class BadLine(EnqueueError):
 # --- operating --------------------------------------------------------------------------------------------
 
 
-class WhichJobs(UsageError):
+class NoJobsSelected(UsageError):
     def __init__(self) -> None:
         super().__init__("Say which jobs: by id, group, lane, type, error or age. All of them are never meant.")
 
@@ -370,7 +370,7 @@ class UnknownLimit(HandlerError):
             f"its handler declares {', '.join(map(repr, known))}" if known else "its handler declares no limits"
         )
         super().__init__(
-            f"job.take({_shown(key)}) in {type_name}: no limit has such a key; {declared}. Add it to takes=."
+            f"job.take({_quoted(key)}) in {type_name}: no limit has such a key; {declared}. Add it to takes=."
         )
 
 
@@ -608,7 +608,7 @@ class NotExternal(UsageError):
 class KeyReused(UsageError):
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"Idempotency-Key {_shown(key)} was used for another request within the last day. "
+            f"Idempotency-Key {_quoted(key)} was used for another request within the last day. "
             "Take a new key for each request, and the same one only to repeat it."
         )
 

@@ -1,37 +1,175 @@
-"""A claimed job: the row as its runner and its handler see it."""
+"""Decide whether there is time for another step of a long job. Pure."""
 
 from contextlib import AbstractContextManager
+from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from functools import cache
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
-from mayfly import jsontext
+from mayfly import json_text
 from mayfly.clock import monotonic
-from mayfly.errors import OutsideARunner, WriteInTransaction
-from mayfly.jobs.looks import wish_to_cancel
-from mayfly.joining import Batch, batch_of
-from mayfly.schema import JOBS
-from mayfly.slicing import MOVED
-from mayfly.trail import Trail, Window
+from mayfly.db.connection import Connection
+from mayfly.errors import (
+    BadCheckpoint,
+    BadField,
+    BadProgress,
+    BatchClosed,
+    CheckpointInTransaction,
+    OutsideARunner,
+    SliceEnded,
+    WriteInTransaction,
+)
+from mayfly.schema.tables import JOBS, JobTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection as SqlConnection
 
-    from mayfly.connection import Connection as Written
-    from mayfly.engine import Database
-    from mayfly.jobs.held import Held
-    from mayfly.limits.takings import Grant
+    from mayfly.db.database import Database
+    from mayfly.limits.client import Grant
+    from mayfly.queue.followups import BufferedJob
+
+
+MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
+WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
+SLICES_ALLOWED = 20  # in a row, without a changed checkpoint
+MOVED = -1  # in `stalled`: this run has changed the checkpoint, so that its slice is counted as none
+
+
+def is_near(left_seconds: float, longest_step: float) -> bool:
+    """Whether another step, as long as the longest of this run, might be interrupted in its middle."""
+    return left_seconds < longest_step + MARGIN_SECONDS
+
+
+IS_OPEN = "SELECT 1 FROM mayfly_batches WHERE batch_key = :key AND completed_at IS NULL"
+
+
+class Batch:
+    """One that jobs may join: `with job.batch:`, or `enqueue(…, batch=job.batch)`. Its key is its jobs' group."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.is_open = True
+        self._tokens: list[Token[Batch | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(JOINED.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        JOINED.reset(self._tokens.pop())
+
+
+# What is enqueued here joins it.
+JOINED: ContextVar[Batch | None] = ContextVar("mayfly_joined", default=None)
+
+
+def joined(given: Batch | None) -> Batch | None:
+    """The batch that a new job belongs to."""
+    batch = JOINED.get() if given is None else given
+    if batch is not None and not isinstance(batch, Batch):
+        raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
+    if batch is not None and not batch.is_open:
+        raise BatchClosed(batch.key)
+    return batch
+
+
+def batch_of(database: "Database", group_key: str) -> Batch | None:
+    """The open batch whose child a running job is: while it runs, siblings may join."""
+    found = database.read(lambda connection: connection.execute(IS_OPEN, {"key": group_key}).first())
+    return None if found is None else Batch(group_key)
+
+
+CHECKPOINT_LIMIT = 64 << 10
+MAX_TEXT_LENGTH = 200  # characters of progress: one line of a list
+PAUSE_SECONDS = 1.0  # between two writes of progress
+
+
+class TimeBudget(NamedTuple):
+    """The time of one run, in monotonic seconds."""
+
+    started: float
+    ends_at: float
+
+
+class RunProgress:
+    """Of one run of one job, in the thread of its handler."""
+
+    def __init__(self, started: float) -> None:
+        self._stepped_at = started
+        self._longest_step = 0.0
+        self._written_at = -inf
+        self._unwritten: str | None = None
+
+    def checkpoint(self, job: "Job", state: Any) -> None:
+        """Kept first: whether there is time for another step is asked after this one is safe."""
+        if job.lifeline.in_transaction:
+            raise CheckpointInTransaction
+        text = checkpoint_text(job.type, state)
+        moved = job.special is None or job.special.checkpoint != text
+        job.lifeline.keep_checkpoint(job, text, moved)
+        if moved:
+            job.note_checkpoint(text)
+        self.write_progress(job)
+        now = monotonic()
+        self._longest_step = max(self._longest_step, now - self._stepped_at)
+        self._stepped_at = now
+        if is_near(job.lifeline.window(job).ends_at - now, self._longest_step):
+            raise SliceEnded
+
+    def progress(self, job: "Job", done: float, total: float | None, text: str) -> None:
+        self._unwritten = _progress_text(job.type, done, total, text)
+        if monotonic() - self._written_at >= PAUSE_SECONDS:
+            self.write_progress(job)
+
+    def write_progress(self, job: "Job") -> None:
+        """What was told and is not yet written; the runner asks for it when the handler has ended."""
+        if self._unwritten is not None:
+            text, self._unwritten = self._unwritten, None
+            self._written_at = monotonic()
+            job.lifeline.keep_progress(job, text)
+
+
+def checkpoint_text(type_name: str, state: Any) -> str:
+    try:
+        text = json_text.encode(state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadCheckpoint(type_name, f"it is no JSON ({error})") from error
+    size = len(text.encode())
+    if size > CHECKPOINT_LIMIT:
+        raise BadCheckpoint(type_name, f"it has {size:,} bytes, {CHECKPOINT_LIMIT:,} are kept")
+    return text
+
+
+def _progress_text(type_name: str, done: float, total: float | None, text: str) -> str:
+    for name, number in (("done", done), ("total", total)):
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int | float | None)
+            or (name == "done" and number is None)
+        ):
+            raise BadProgress(type_name, f"{name}={number!r} is no number")
+    if not isinstance(text, str):
+        raise BadProgress(type_name, f"the text is a {type(text).__name__}")
+    try:
+        return json_text.encode({"done": done, "total": total, "text": text[:MAX_TEXT_LENGTH]})
+    except ValueError as error:
+        raise BadProgress(type_name, f"it is no JSON ({error})") from error
 
 
 T = TypeVar("T")
 
 PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
-ASK_SECONDS = 1.0
+CANCEL_POLL_SECONDS = 1.0
 
 
-class Special(NamedTuple):
+class RareFields(NamedTuple):
     """What few jobs have."""
 
     expires_at: datetime | None = None
@@ -42,7 +180,7 @@ class Special(NamedTuple):
     forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
 
 
-class Lifeline(Protocol):
+class JobRuntime(Protocol):
     """What a job may ask of its runner while its handler runs, be it in the main thread, another, or on the loop."""
 
     @property
@@ -56,9 +194,9 @@ class Lifeline(Protocol):
     def in_transaction(self) -> bool:
         """Whether the handler has asked for one: what is written on its thread then commits with its job."""
 
-    def transaction(self, job: "Job") -> "AbstractContextManager[Connection]": ...
+    def transaction(self, job: "Job") -> "AbstractContextManager[SqlConnection]": ...
 
-    def window(self, job: "Job") -> Window:
+    def window(self, job: "Job") -> TimeBudget:
         """Since when its handler runs, and until when it may."""
 
     def keep_checkpoint(self, job: "Job", text: str, moved: bool) -> None:
@@ -72,7 +210,7 @@ class Lifeline(Protocol):
     def on_doubt(self, lane: str) -> str | None: ...
 
 
-class _NoLifeline:
+class _NoRuntime:
     """Outside of a runner."""
 
     def __getattr__(self, _name: str) -> Any:
@@ -95,17 +233,19 @@ class Job:
     suspect: bool = False
     run_at: datetime | None = None
     group_key: str | None = None
-    special: Special | None = None
-    lifeline: Lifeline = field(default=_NoLifeline(), repr=False)
+    special: RareFields | None = None
+    lifeline: JobRuntime = field(default=_NoRuntime(), repr=False)
     ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
-    held: "list[Held] | None" = field(default=None, repr=False)  # enqueued by its handler: see mayfly.jobs.held
-    trail: Trail | None = field(default=None, repr=False)  # of a handler that tells how far it is
+    held: "list[BufferedJob] | None" = field(
+        default=None, repr=False
+    )  # enqueued by its handler: see mayfly.queue.followups
+    trail: RunProgress | None = field(default=None, repr=False)  # of a handler that tells how far it is
     awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
 
     @property
     def payload(self) -> dict[str, Any]:
         """A fresh copy each time: a handler may change it without changing the job."""
-        loaded: dict[str, Any] = jsontext.decode(self.payload_text)
+        loaded: dict[str, Any] = json_text.decode(self.payload_text)
         return loaded
 
     @property
@@ -120,16 +260,16 @@ class Job:
             return None
         asked = {"job_id": self.id}
         text = self.lifeline.database.read(lambda connection: connection.execute(PREVIOUS, asked).scalar())
-        return None if text is None else jsontext.decode(text)
+        return None if text is None else json_text.decode(text)
 
-    def transaction(self) -> "AbstractContextManager[Connection]":
+    def transaction(self) -> "AbstractContextManager[SqlConnection]":
         """Writes in this block and the job's `done` commit together: effects here happen exactly once.
 
         The block should be the last thing a handler does: when it ends, the job is done.
         """
         return self.lifeline.transaction(self)
 
-    def write(self, work: "Callable[[Written], T]") -> T:
+    def write(self, work: "Callable[[Connection], T]") -> T:
         """Let `work(connection)` write something that is committed when this returns, whatever becomes of the job.
 
         For what must be known before an effect outside happens. It is repeated after a deadlock, and after a COMMIT
@@ -139,7 +279,7 @@ class Job:
             raise WriteInTransaction
         return self.lifeline.database.run(work)
 
-    def read(self, work: "Callable[[Written], T]") -> T:
+    def read(self, work: "Callable[[Connection], T]") -> T:
         """Let `work(connection)` look something up: what it finds is not locked, and nothing may be written."""
         return self.lifeline.database.read(work)
 
@@ -159,18 +299,18 @@ class Job:
         now = monotonic()
         if now < self.ask_again_at:
             return False
-        self.ask_again_at = now + ASK_SECONDS
+        self.ask_again_at = now + CANCEL_POLL_SECONDS
         mine = (self.id, self.lifeline.worker_id, self.claims)
-        reason = self.lifeline.database.read(lambda connection: wish_to_cancel(connection, JOBS, *mine))
+        reason = self.lifeline.database.read(lambda connection: cancel_request(connection, JOBS, *mine))
         if reason is not None:
-            self.special = (self.special or Special())._replace(cancel_reason=reason)
+            self.special = (self.special or RareFields())._replace(cancel_reason=reason)
         return reason is not None
 
     @property
     def state(self) -> Any:
         """What the last checkpoint said, be it of this run or an earlier one; None before the first. A fresh copy."""
         kept = self.special.checkpoint if self.special is not None else None
-        return None if kept is None else jsontext.decode(kept)
+        return None if kept is None else json_text.decode(kept)
 
     def checkpoint(self, state: Any) -> None:
         """Keep how far the work is, as JSON: another run finds it in `job.state`, whatever ended this one.
@@ -185,16 +325,16 @@ class Job:
 
     def note_checkpoint(self, text: str) -> None:
         """As the row has it now."""
-        self.special = (self.special or Special())._replace(checkpoint=text, stalled=MOVED)
+        self.special = (self.special or RareFields())._replace(checkpoint=text, stalled=MOVED)
 
     @property
     def has_moved(self) -> bool:
         """Whether this run has brought it further than it was."""
         return self.special is not None and self.special.stalled == MOVED
 
-    def _trail(self) -> Trail:
+    def _trail(self) -> RunProgress:
         if self.trail is None:
-            self.trail = Trail(self.lifeline.window(self).started)
+            self.trail = RunProgress(self.lifeline.window(self).started)
         return self.trail
 
     @property
@@ -212,3 +352,26 @@ class Job:
         if or_snooze:
             grant.or_snooze()
         return grant
+
+
+CURRENT_JOB: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
+
+
+def parent_id() -> int | None:
+    """Of what is enqueued here."""
+    job = CURRENT_JOB.get()
+    return None if job is None else job.id
+
+
+def cancel_request(connection: Connection, jobs: JobTable, job_id: int, worker_id: str, claims: int) -> str | None:
+    """Why somebody wants a job to end that this owner runs; None if nobody does, or if it is not his any more."""
+    values = {"id": job_id, "owner": worker_id, "token": claims}
+    reason: str | None = connection.execute(cancel_request_statement(jobs), values).scalar()
+    return reason
+
+
+@cache
+def cancel_request_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    fence = f"{c.id} = :id AND {c.worker_id} = :owner AND {c.claims} = :token"
+    return f"SELECT {c.cancel_reason} FROM {jobs.table} WHERE {fence}"

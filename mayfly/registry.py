@@ -12,19 +12,20 @@ from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
-from mayfly.backoff import Backoff
 from mayfly.errors import BadHandler, BadLimit, DuplicateHandler
-from mayfly.hooks import ON_DEAD_TYPE
 from mayfly.limits.limit import Limit
-from mayfly.schema import NAME_LENGTH
+from mayfly.queue.policy import Backoff
+from mayfly.schema.tables import NAME_LENGTH
+from mayfly.settings.integrations import find_integration
 
 if TYPE_CHECKING:
     from mayfly.job import Job
-    from mayfly.outcome import Outcome
+    from mayfly.queue.outcome import Outcome
+
 
 ENTRY_POINTS = "mayfly.handlers"
 SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
-MOST_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
+MAX_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -198,11 +199,11 @@ def _import(name: str, failures: dict[str, str]) -> None:
         failures[name] = f"{type(error).__name__}: {error}"
         sys.modules.pop(name, None)
         return
-    for part in _parts(module):
+    for part in _declaration_parts(module):
         _import(f"{name}.{part}", failures)
 
 
-def _parts(module: ModuleType) -> Iterable[str]:
+def _declaration_parts(module: ModuleType) -> Iterable[str]:
     """What of a package is looked through: all of it, unless it says itself which of its modules have handlers."""
     told: Iterable[str] | None = getattr(module, "__handlers__", None)
     if told is not None:
@@ -266,8 +267,8 @@ def _check(declared: Handler) -> None:
     if declared.threads is not None:
         if declared.is_async:
             refuse("is an `async def`, which needs no threads=: its jobs share an event loop")
-        if type(declared.threads) is not int or not 1 <= declared.threads <= MOST_THREADS:
-            refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MOST_THREADS}")
+        if type(declared.threads) is not int or not 1 <= declared.threads <= MAX_THREADS:
+            refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MAX_THREADS}")
     for name in declared.requires:
         if not isinstance(name, str) or not re.fullmatch(SETTING_NAME, name):
             refuse(f"requires {name!r}; it must be the name of a setting, such as 'OPENAI_API_KEY'")
@@ -275,3 +276,19 @@ def _check(declared: Handler) -> None:
         refuse(f"has timeout={declared.timeout}; it must be more than 0 seconds")
     if any(each is not None and each <= 0 for each in (declared.backoff_base, declared.backoff_cap)):
         refuse("needs a backoff_base and backoff_cap above 0 seconds")
+
+
+ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that tell of dead ones
+ON_DEAD_LANE = "mayfly"  # their own: a hook that is slow, or hangs, holds up no lane of the application's
+
+
+def missing_settings(handlers: Mapping[str, Handler]) -> dict[str, tuple[str, ...]]:
+    """By type, for those alone that miss something. Looked up once a runner: it lives for less than a minute."""
+    found = {name: find_integration(name) for name in required_names(handlers.values())}
+    missing = {type_name: tuple(each for each in known.requires if found[each] is None)
+               for type_name, known in handlers.items() if known.requires}  # fmt: skip
+    return {type_name: names for type_name, names in missing.items() if names}
+
+
+def required_names(handlers: Iterable[Handler]) -> list[str]:
+    return sorted({name for each in handlers for name in each.requires})

@@ -6,22 +6,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mayfly import events
+from mayfly import log_messages
 from mayfly.errors import LostLease
 from mayfly.job import Job
-from mayfly.jobs.settlement import Settlement
-from mayfly.logs import Log
-from mayfly.outcome import DEFERRED, DONE, RELEASED, Kind
+from mayfly.log import Log
+from mayfly.queue.outcome import DEFERRED, DONE, RELEASED, OutcomeKind, Settlement
 from runner.guard import Cause, Guard
-from runner.invoke import Invoker, Ran
-from runner.outbox import Outbox
+from runner.invoke import Invoker, JobResult
+from runner.settle_buffer import SettleBuffer
 
 if TYPE_CHECKING:
-    from runner.foresight import Foresight
-    from runner.gate import Gate
+    from runner.deferral import Deferral
+    from runner.limits import LimitGate
 
-WORTH_A_LINE = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD, Kind.CANCELLED)
-PUT_OFF_TOLD = 3  # reasons, of a batch; each job has its own in its row
+LOGGED_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
+MAX_SNOOZES_LOGGED = 3  # reasons, of a batch; each job has its own in its row
 
 
 @dataclass
@@ -48,16 +47,16 @@ class Report:
 @dataclass(frozen=True)
 class BatchRunner:
     invoker: Invoker
-    outbox: Outbox
+    outbox: SettleBuffer
     guard: Guard
     log: Log
     aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
-    gate: "Gate | None" = None  # where handlers declare limits
-    foresight: "Foresight | None" = None  # where jobs usually take long
+    gate: "LimitGate | None" = None  # where handlers declare limits
+    foresight: "Deferral | None" = None  # where jobs usually take long
 
     def run(self, batch: Sequence[Job]) -> Report:
         """The last outcomes are left in the outbox: they are written before the next claim."""
-        self.log.say(events.processing(len(batch)))
+        self.log.say(log_messages.processing(len(batch)))
         report = Report()
         remaining = self.admitted(batch, report)
         for job in remaining:
@@ -89,16 +88,16 @@ class BatchRunner:
         return self.foresight is not None and self.foresight.has_enough
 
     def tell_completed(self, report: Report) -> None:
-        self.log.say(events.batch_completed(report.outcomes))
-        for waiting_for, jobs in report.put_off.most_common(PUT_OFF_TOLD):
-            self.log.say(events.jobs_put_off(jobs, waiting_for))
+        self.log.say(log_messages.batch_completed(report.outcomes))
+        for waiting_for, jobs in report.put_off.most_common(MAX_SNOOZES_LOGGED):
+            self.log.say(log_messages.jobs_snoozed(jobs, waiting_for))
 
-    def run_one(self, job: Job, report: Report) -> Ran | None:
+    def run_one(self, job: Job, report: Report) -> JobResult | None:
         """What became of it; None if it was no longer ours."""
         self.outbox.before(job.type)
         return self.conclude(job, self.invoker.run(job), report)
 
-    def conclude(self, job: Job, became: Ran, report: Report) -> Ran | None:
+    def conclude(self, job: Job, became: JobResult, report: Report) -> JobResult | None:
         ran = self._settle(job, became)
         if ran is None:
             return None
@@ -107,7 +106,7 @@ class BatchRunner:
             self.note(job, ran, report)
         return ran
 
-    def note(self, job: Job, ran: Ran, report: Report) -> None:
+    def note(self, job: Job, ran: JobResult, report: Report) -> None:
         """What is not plainly done is remembered, and told if it is worth a line."""
         report.guard_interrupted |= ran.cause is Cause.GUARD
         report.met_unknown |= ran.unknown
@@ -115,7 +114,7 @@ class BatchRunner:
             report.put_off[ran.outcome.waiting_for] += 1
         self._tell(job, ran)
 
-    def _settle(self, job: Job, ran: Ran) -> Ran | None:
+    def _settle(self, job: Job, ran: JobResult) -> JobResult | None:
         """What became of the job at last; None if it is no longer ours."""
         if self.invoker.lifeline.opened.connection is not None:
             return self._settle_with_handler(job, ran)
@@ -124,19 +123,19 @@ class BatchRunner:
 
     def settle_or_put_aside(self, settlement: Settlement, at_once: bool = False) -> None:
         """A slice stays ours to the end: it is the first of its lane, and would be taken again at once."""
-        if settlement.outcome.kind is Kind.SLICED:
+        if settlement.outcome.kind is OutcomeKind.SLICED:
             self.aside.append(settlement)
         else:
             self.outbox.add(settlement, at_once)
 
     def give_back_aside(self) -> None:
         """At the end of this runner's life. The page tells the dispatcher that another one may be no help now."""
-        sliced = sum(each.outcome.kind is Kind.SLICED for each in self.aside)
+        sliced = sum(each.outcome.kind is OutcomeKind.SLICED for each in self.aside)
         self.invoker.page.note_aside(sliced, self.foresight.deferred if self.foresight is not None else 0)
         while self.aside:
             self.outbox.add(self.aside.pop())
 
-    def _settle_with_handler(self, job: Job, ran: Ran) -> Ran | None:
+    def _settle_with_handler(self, job: Job, ran: JobResult) -> JobResult | None:
         """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
         try:
             self.outbox.settle_in(self.invoker.lifeline.opened, Settlement(job, ran.outcome, ran.duration_ms))
@@ -155,15 +154,15 @@ class BatchRunner:
             report.outcomes[RELEASED.kind] += 1
             report.given_back += 1
 
-    def _tell(self, job: Job, ran: Ran) -> None:
+    def _tell(self, job: Job, ran: JobResult) -> None:
         kind, error = ran.outcome.kind, ran.outcome.error or ""
         if ran.dropped:
-            self.log.say(events.result_dropped(job.id, job.type, ran.dropped))
-        elif kind is Kind.SLICED:
+            self.log.say(log_messages.result_dropped(job.id, job.type, ran.dropped))
+        elif kind is OutcomeKind.SLICED:
             slices = (job.special.slices if job.special else 0) + 1
-            self.log.say(events.job_sliced(job.id, job.type, slices, (ran.duration_ms or 0) / 1000))
+            self.log.say(log_messages.job_sliced(job.id, job.type, slices, (ran.duration_ms or 0) / 1000))
         elif ran.cause is Cause.GUARD:
-            self.log.say(events.guard_interrupted(job.id, job.type, (ran.duration_ms or 0) / 1000))
-        elif kind in WORTH_A_LINE:
+            self.log.say(log_messages.guard_interrupted(job.id, job.type, (ran.duration_ms or 0) / 1000))
+        elif kind in LOGGED_KINDS:
             reason = error.partition("\n")[0]
-            self.log.say(events.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind.value, reason))
+            self.log.say(log_messages.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind.value, reason))

@@ -1,29 +1,151 @@
-"""The claims of one runner: each as large as the last one's speed, or the free slots, allow."""
+"""Decide how many jobs the next claim asks for. Pure: values in, values out."""
 
+import fcntl
+import os
 import random
-from datetime import datetime
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zlib import crc32
 
-from mayfly.clock import monotonic, pause
-from mayfly.connection import Connection
-from mayfly.engine import Database
-from mayfly.fleet.place import this_process
-from mayfly.fleet.runners import Assignment, beat, take_over
+from mayfly.clock import monotonic, pause, pause_between
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.fleet.runners import Assignment, renew_heartbeat, take_over
 from mayfly.job import Job
-from mayfly.jobs.awaited import note_awaited
-from mayfly.jobs.claim import Claimant, Claimed, Front, claim, jobs_from
-from mayfly.jobs.looks import has_due
-from mayfly.jobs.pauses import Pause
-from mayfly.jobs.renew import long_lease
-from mayfly.schema import JOBS
-from runner.outbox import Outbox
-from runner.pace import next_claim
-from runner.pausing import Pausing
-from runner.turns import Turns
+from mayfly.process.identity import this_process
+from mayfly.process.state_dir import turns_path
+from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
+from mayfly.queue.count import has_due
+from mayfly.queue.followups import mark_awaited
+from mayfly.queue.pauses import Pause, Pauses, load_pauses, resume_jobs
+from mayfly.queue.rescue import long_lease
+from mayfly.schema.tables import JOBS
+from runner.settle_buffer import SettleBuffer
+
+MAX_CLAIM = 1000
+TARGET_BATCH_SECONDS = 0.5  # what a runner holds is about this much of its own work
+MIN_JOBS_TO_YIELD = 10  # jobs: fewer nobody notices
+YIELD_FACTOR = 9  # times as long as it took to put them off: a lane takes a tenth of one runner's time
+MAX_YIELD_SECONDS = 2.0
+
+
+def next_claim(size: int, jobs: int, seconds: float) -> int:
+    """Double while a full claim would take less than half of what may be held, halve when it takes more than all."""
+    expected = seconds / jobs * size
+    if expected > TARGET_BATCH_SECONDS:
+        return max(1, size // 2)
+    if expected < TARGET_BATCH_SECONDS / 2:
+        return min(MAX_CLAIM, size * 2)
+    return size
+
+
+def yield_seconds(seconds: float, runners: int) -> float:
+    """How long to rest after a claim of which nothing could run: a million of them must not slow other lanes down.
+
+    The longer, the more runners the lane has: what they take together is what others feel.
+    """
+    return min(YIELD_FACTOR * seconds * runners, MAX_YIELD_SECONDS)
+
+
+class PauseCache:
+    def __init__(self, lane: str) -> None:
+        self._lane = lane
+        self._of_lane: Pause | None = None
+        self.types: dict[str, Pause] = {}  # one object for all its life: the invoker looks into it for each job
+        self._seen: set[str] = set()  # types that were ever paused
+
+    def read(self, connection: Connection, now: datetime) -> None:
+        self._learn(load_pauses(connection, now))
+
+    def of_lane(self, now: datetime) -> Pause | None:
+        return self._of_lane if self._of_lane is not None and self._of_lane.holds(now) else None
+
+    def bring_back(self, database: Database) -> None:
+        """What this runner put off although the pause had just ended: whoever ended it could not see that any more.
+
+        For the end of a runner's life, when all it did is written. Most have seen no pause, and are not asked.
+        """
+        if self._seen:
+            now = database.clock.now()
+            database.read(lambda connection: self.read(connection, now))
+            for each in self._seen - self.types.keys():
+                resume_jobs(database, JOBS, each, [self._lane])
+
+    def _learn(self, known: Pauses) -> None:
+        self._of_lane = known.lanes.get(self._lane)
+        self.types.clear()
+        self.types.update(known.types)
+        self._seen.update(known.types)
+
+
+LOCK_TIMEOUT_SECONDS = 0.1
+POLL_SECONDS = (0.0005, 0.0015)
+CURSOR_SECONDS = 1.0  # for so long at most an older job that comes back is not seen
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+NOTE = struct.Struct("=dqq")  # monotonic seconds of the last look from the beginning; priority and run_at
+
+
+class ClaimLock:
+    """A small file of each lane. Its lock ends with the process that has it."""
+
+    def __init__(self, directory: Path, lane: str) -> None:
+        self._lane = lane.encode()
+        number = crc32(self._lane)  # which every file system takes; lanes that share one wait for each other
+        self._file = os.open(turns_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        has_it = self._wait()
+        try:
+            yield
+        finally:
+            if has_it:
+                fcntl.lockf(self._file, fcntl.LOCK_UN)
+
+    def _wait(self) -> bool:
+        until = monotonic() + LOCK_TIMEOUT_SECONDS
+        while not (has_it := self._take()) and monotonic() < until:
+            pause_between(*POLL_SECONDS)
+        return has_it
+
+    def _take(self) -> bool:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def front(self) -> ClaimCursor | None:
+        """Where the next claim may begin; None for one that has to look from the beginning."""
+        looked_at, priority, run_at = self._read()
+        if not 0 <= monotonic() - looked_at < CURSOR_SECONDS:
+            return None
+        return ClaimCursor(priority, EPOCH + run_at * MICROSECOND)
+
+    def note(self, before: ClaimCursor | None, reached: ClaimCursor | None) -> None:
+        """What a claim found that began with the one: as many as it wanted up to the other, or fewer."""
+        if reached is None:
+            os.ftruncate(self._file, 0)
+            return
+        looked_at = monotonic() if before is None else self._read()[0]
+        noted = NOTE.pack(looked_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND)
+        os.ftruncate(self._file, 0)
+        os.pwrite(self._file, noted + self._lane, 0)
+
+    def _read(self) -> tuple[float, int, int]:
+        """What another lane with the same number has noted is nothing to us."""
+        noted = os.pread(self._file, NOTE.size + len(self._lane) + 1, 0)
+        return NOTE.unpack_from(noted) if noted[NOTE.size :] == self._lane else (-CURSOR_SECONDS, 0, 0)
+
 
 BEAT_SECONDS = 10.0
 EMPTY_TRIES = 4
 EMPTY_PAUSE_SECONDS = 0.01
-WORTH_A_TURN = 100  # jobs: a smaller claim is made before it is in anybody's way
+MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: a smaller claim is made before it is in anybody's way
 
 
 class Claims:
@@ -32,11 +154,11 @@ class Claims:
     def __init__(
         self,
         database: Database,
-        outbox: Outbox,
+        outbox: SettleBuffer,
         assignment: Assignment,
         batch_size: int,
-        turns: Turns | None = None,
-        pausing: Pausing | None = None,  # None: pauses are not asked for
+        turns: ClaimLock | None = None,
+        pausing: PauseCache | None = None,  # None: pauses are not asked for
     ) -> None:
         self._database = database
         self._outbox = outbox
@@ -98,11 +220,11 @@ class Claims:
         self.needs_fresh = taken.needs_fresh
         self._was_due = taken.was_due and not taken.needs_fresh
         claimed = jobs_from(taken, told.lane)
-        note_awaited(self._database, claimed)
+        mark_awaited(self._database, claimed)
         return claimed
 
     def _claim_in_turn(self, claimant: Claimant, size: int) -> Claimed:
-        turns = self._turns if size >= WORTH_A_TURN else None
+        turns = self._turns if size >= MIN_BATCH_FOR_CLAIM_LOCK else None
         if turns is None:
             return self._claim_now(claimant, size)
         with turns.turn():
@@ -111,7 +233,7 @@ class Claims:
             turns.note(front, taken.front)
         return taken
 
-    def _claim_now(self, claimant: Claimant, size: int, front: Front | None = None) -> Claimed:
+    def _claim_now(self, claimant: Claimant, size: int, front: ClaimCursor | None = None) -> Claimed:
         now = self._database.clock.now()
         return self._database.run(lambda connection: self._claim_on(connection, claimant, size, now, front))
 
@@ -121,7 +243,7 @@ class Claims:
         return self._database.clock.now() + long_lease() if told.is_long else told.lease_until
 
     def _claim_on(
-        self, connection: Connection, claimant: Claimant, size: int, now: datetime, front: Front | None
+        self, connection: Connection, claimant: Claimant, size: int, now: datetime, front: ClaimCursor | None
     ) -> Claimed:
         """With the first claim this process, and no more its planner, stands behind the runner's row."""
         if not self._has_taken_over:
@@ -143,7 +265,7 @@ class Claims:
         if self._claimed_at - self._beaten_at >= BEAT_SECONDS:
             self._beaten_at = self._claimed_at
             now = self._database.clock.now()
-            self._database.once(lambda connection: beat(connection, self._assignment.worker_id, now))
+            self._database.once(lambda connection: renew_heartbeat(connection, self._assignment.worker_id, now))
             if self._pausing is not None:
                 pausing = self._pausing
                 self._database.read(lambda connection: pausing.read(connection, now))

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import click
 
-from mayfly import commandline, exits, opening
+from mayfly import bootstrap
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from mayfly.errors import MayflyError
-from mayfly.fleet.place import this_place, this_process
-from mayfly.fleet.planning import finish_planning, planning
-from mayfly.fleet.runners import Assignment, Ended, add_planned, close_runner
-from mayfly.jobs.totals import read_usual
-from mayfly.logs import Log, open_log
-from mayfly.page import Page
-from mayfly.prctl import die_with_parent
+from mayfly.fleet.plan_lock import finish_planning, planning
+from mayfly.fleet.runners import Assignment, EndedRunner, add_planned, close_runner
+from mayfly.log import Log, open_log
+from mayfly.process import command_line, exits
+from mayfly.process.fork import die_with_parent
+from mayfly.process.identity import this_host, this_process
+from mayfly.process.state_dir import open_state_dir, page_path
+from mayfly.process.status_page import StatusPage
+from mayfly.process.timing import timing
 from mayfly.settings import Settings, load_settings
-from mayfly.statedir import open_state_dir, page_path
-from mayfly.timing import timing
-from runner.inherited import Inherited
-from runner.keeper import kept
-from runner.life import live
+from mayfly.stats.totals import read_usual
+from runner.lease_keeper import run_kept
+from runner.main import Inherited, run_runner
 
 
 def run_assigned(
@@ -34,21 +34,21 @@ def run_assigned(
     """The life of a runner that a dispatcher started. What handlers print goes to the dispatcher."""
     log = inherited.log if inherited else None
     log = (log or print_to(output, settings)).named(f"WORKER {assignment.worker_id}")
-    page = Page(page_path(directory, assignment.worker_id))
+    page = StatusPage(page_path(directory, assignment.worker_id))
     for each in (1, 2):
         os.dup2(output, each)
     if not assignment.is_long:
-        return live(assignment, settings, page, log, inherited)
-    database = inherited.database if inherited else opening.open_database(settings)
+        return run_runner(assignment, settings, page, log, inherited)
+    database = inherited.database if inherited else bootstrap.open_database(settings)
     database.close()
 
     def life() -> int:
-        code = live(assignment, settings, page, log, inherited)
+        code = run_runner(assignment, settings, page, log, inherited)
         with suppress(MayflyError):  # the database is gone: the next cycle finds the page
             close_own_row(database, assignment.worker_id, page, code)  # nobody else may be there to see it end
         return code
 
-    return kept(assignment, life, page, database, log, settings.worker_memory)
+    return run_kept(assignment, life, page, database, log, settings.worker_memory)
 
 
 def print_to(output: int, settings: Settings) -> Log:
@@ -77,30 +77,30 @@ def command(lane: str, assignment: str | None, output: int | None, parent: int |
 
 def run_by_hand(settings: Settings, lane: str) -> int:
     """Planned, recorded and fenced like any other runner; it only has no dispatcher to end it."""
-    database = opening.open_database(settings)
+    database = bootstrap.open_database(settings)
     assignment = _assign(database, settings, lane)
     database.close()
     path = page_path(open_state_dir(settings), assignment.worker_id)
-    page = Page(path)
+    page = StatusPage(path)
     log = open_log(settings, f"WORKER {assignment.worker_id}", echo=sys.stderr if sys.stderr.isatty() else None)
-    code = live(assignment, settings, page, log)
+    code = run_runner(assignment, settings, page, log)
     seen = page.read()
     close_own_row(database, assignment.worker_id, page, code)
     click.echo(f"{assignment.worker_id}: {seen.done} jobs done, {seen.failed} failed")
     return code
 
 
-def close_own_row(database: Database, worker_id: str, page: Page, code: int) -> None:
+def close_own_row(database: Database, worker_id: str, page: StatusPage, code: int) -> None:
     seen, now = page.read(), database.clock.now()
     ending = {exits.SUCCESS: "ok", exits.TIMEOUT: "timeout"}.get(code, "error")
-    ended = Ended(ending, exit_code=code, jobs_done=seen.done, jobs_failed=seen.failed)
+    ended = EndedRunner(ending, exit_code=code, jobs_done=seen.done, jobs_failed=seen.failed)
     database.run(lambda connection: close_runner(connection, worker_id, ended, now))
     database.close()
     page.path.unlink(missing_ok=True)
 
 
 def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
-    place, process, now = this_place(settings.host_name), this_process(), database.clock.now()
+    place, process, now = this_host(settings.host_name), this_process(), database.clock.now()
     usual = database.read(lambda connection: read_usual(connection, now)).of(lane)
     with planning(database, settings.host_name) as number:
         assignment = Assignment(
@@ -124,7 +124,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
 def main() -> None:
     """Ends as a forked runner does: whoever is still blocked in a thread is not waited for."""
     try:
-        commandline.run(command, "python -m runner")
+        command_line.run_command(command, "python -m runner")
     except SystemExit as end:
         sys.stdout.flush()
         sys.stderr.flush()

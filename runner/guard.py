@@ -4,13 +4,15 @@ import faulthandler
 import os
 import signal
 from enum import StrEnum
+from math import inf
 from types import FrameType
 
 from mayfly.clock import monotonic
 from mayfly.errors import Interrupted
-from mayfly.page import Page
-from mayfly.signals import HANDOVER, STOPS
-from mayfly.timing import timing
+from mayfly.job import Job, TimeBudget
+from mayfly.process.fork import HANDOVER, STOPS
+from mayfly.process.status_page import StatusPage
+from mayfly.process.timing import timing
 
 STEP_SECONDS = 0.5  # the last resort moves back in steps: each costs a thread of C
 
@@ -25,7 +27,7 @@ class Cause(StrEnum):
 class Guard:
     """Watches the clock for one process. Its alarms raise only while a handler runs."""
 
-    def __init__(self, deadline: float, page: Page) -> None:
+    def __init__(self, deadline: float, page: StatusPage) -> None:
         self._guard_at = deadline
         self._stop_at: float | None = None
         self._timeout_at: float | None = None
@@ -131,3 +133,20 @@ def _hold_stops() -> None:
 
 def _let_stops() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+
+
+class RunnerDeadline:
+    """Asked in the thread of a handler; changes nothing."""
+
+    def __init__(self, guard: Guard, page: StatusPage) -> None:
+        self._guard = guard
+        self._page = page
+
+    def window(self, job: Job) -> TimeBudget:
+        """A stopped runner has no time for a job that can go on elsewhere."""
+        running = self._page.window_of(job.id)
+        if running is None:  # left behind, and settled without it
+            return TimeBudget(monotonic(), -inf)
+        limit = inf if running.timeout is None else running.started + running.timeout
+        ends_at = -inf if self._guard.stopped_by is not None else min(limit, self._guard.ends_at)
+        return TimeBudget(running.started, ends_at)

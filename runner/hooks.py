@@ -4,23 +4,23 @@ from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
 
-from mayfly import events
+from mayfly import log_messages
 from mayfly.errors import HookUnusable, Interrupted
-from mayfly.hooks.find import AFTER, BEFORE, Hook, find_all
 from mayfly.job import Job
-from mayfly.logs import Log
-from mayfly.outcome import Outcome
+from mayfly.log import Log
+from mayfly.monitoring.hooks import AFTER, BEFORE, Hook, find_hooks
+from mayfly.queue.failure import Failure
+from mayfly.queue.outcome import Outcome
 from mayfly.settings import Settings
-from mayfly.wording import Failure
 from runner.guard import Guard
 
 
 def open_hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":
     """None where none are named, or none can be used: that is told, and jobs run without them."""
     found: dict[str, list[Hook]] = {BEFORE: [], AFTER: []}
-    for variable, each in find_all(settings, *found):
+    for variable, each in find_hooks(settings, *found):
         if isinstance(each, HookUnusable):
-            log.say(events.hook_unusable(str(each)))
+            log.say(log_messages.hook_unusable(str(each)))
         else:
             found[variable].append(each)
     return RunnerHooks(found[BEFORE], found[AFTER], guard, log) if any(found.values()) else None
@@ -62,10 +62,12 @@ class RunnerHooks:
         """What was told only once is counted at the end."""
         for name, times in self._failures.items():
             if times > 1:
-                self._log.say(events.hook_failures(name, times))
+                self._log.say(log_messages.hook_failures(name, times))
 
     def _note(self, hook: Hook, job: Job, error: BaseException) -> None:
         with self._counting:  # threads of handlers meet here
             self._failures[hook.name] += 1
             if self._failures[hook.name] == 1:
-                self._log.say(events.hook_failed(hook.name, job.id, job.type, Failure.from_error(error).message))
+                self._log.say(
+                    log_messages.hook_failed(hook.name, job.id, job.type, Failure.from_error(error).message)
+                )

@@ -9,18 +9,18 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, get_current_span, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
-from mayfly.outcome import Kind, Outcome
+from mayfly.monitoring.tracing import NOWHERE, cycle_context, exporter_for, provider_for, within
+from mayfly.queue.outcome import Outcome, OutcomeKind
 from mayfly.registry import Hooks
-from mayfly.schema import JOBS
+from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
-from mayfly.tracing import NOWHERE, cycle_context, exporter_for, provider_for, within
 from runner.claims import Claims
 
 CONTEXTS = f"SELECT id, trace_context FROM {JOBS.table} WHERE {{ids of id}} AND trace_context IS NOT NULL"
-FAILURES = (Kind.FAILED, Kind.TIMED_OUT, Kind.DEAD)
+FAILURES = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD)
 LAST_SECONDS = 1.0  # for what is left to be exported when a runner ends
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -82,7 +82,7 @@ class Tracing:
         span = self._spans.pop(job.id, None)
         if span is None:  # it was interrupted before it began
             return
-        span.set_attribute("mayfly.outcome", outcome.kind.value)
+        span.set_attribute("mayfly.queue.outcome", outcome.kind.value)
         if outcome.kind in FAILURES:
             span.set_status(Status(StatusCode.ERROR, (outcome.error or "").partition("\n")[0]))
         span.end()
@@ -102,6 +102,6 @@ class TracedClaims(Claims):
     def _claim(self, size: int) -> list[Job]:
         with self._tracing.claim_span(self.lane) as span:
             batch = super()._claim(size)
-            span.set_attribute("mayfly.jobs", len(batch))
+            span.set_attribute("mayfly.queue", len(batch))
         self._tracing.learn(self._database, batch)
         return batch

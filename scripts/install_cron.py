@@ -17,8 +17,9 @@ from typing import NoReturn
 try:
     import psutil
 
-    from mayfly import crontab, exits
+    from mayfly.cli import cron_file
     from mayfly.errors import MayflyError, UsageError
+    from mayfly.process import exits
 except ImportError as error:
     sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
 
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     if not Path(home).is_dir():
         raise UsageError(f"There is no directory {home!r}: make it first, or name another with --home.")
     user = checked_user(options.user or owner_of(home))
-    text = crontab.render_entry(user=user, home=home, python=str(PYTHON), mailto=options.mailto)
+    text = cron_file.render_entry(user=user, home=home, python=str(PYTHON), mailto=options.mailto)
     probe(user, home)
     if options.print:
         sys.stdout.write(text)
@@ -130,19 +131,19 @@ def parse_options(arguments: list[str]) -> argparse.Namespace:
         "--name", default="mayfly", help="of the file; a second installation on a host needs a second name"
     )
     parser.add_argument(
-        "--directory", type=Path, default=crontab.DIRECTORY, help="where the file goes (default: /etc/cron.d)"
+        "--directory", type=Path, default=cron_file.DIRECTORY, help="where the file goes (default: /etc/cron.d)"
     )
     return parser.parse_args(arguments)
 
 
 def checked_name(name: str) -> str:
-    if not crontab.NAME_PATTERN.fullmatch(name):
+    if not cron_file.NAME_PATTERN.fullmatch(name):
         raise UsageError(f"cron would ignore a file named {name!r}: use letters, digits, - and _ only.")
     return name
 
 
 def checked_user(name: str) -> str:
-    if not crontab.user_exists(name):
+    if not cron_file.user_exists(name):
         raise UsageError(f"There is no user {name!r} on this host: make it first, or name another with --user.")
     return name
 
@@ -161,11 +162,11 @@ def refuse_foreign(path: Path, home: str) -> None:
     """Neither another program's file nor another installation's is ever replaced or removed."""
     if not path.exists():
         return
-    entries = crontab.dispatcher_entries(crontab.read_cron_file(path).text)
+    entries = cron_file.dispatcher_entries(cron_file.read_cron_file(path).text)
     if not entries:
         raise MayflyError(f"{path} is not Mayfly's: choose another --name.")
     for entry in entries:
-        if entry.home is not None and not crontab.is_same_home(entry.home, home):
+        if entry.home is not None and not cron_file.is_same_home(entry.home, home):
             raise MayflyError(
                 f"{path} belongs to the installation in {entry.home}: choose another --name for this one, "
                 f"or say --remove --home {shlex.quote(str(entry.home))} first."
@@ -201,7 +202,7 @@ def probe(user: str, home: str) -> None:
             group=account.pw_gid if is_root else None,
             extra_groups=os.getgrouplist(user, account.pw_gid) if is_root else None,
             cwd="/",
-            env={"PATH": crontab.SEARCH_PATH, "HOME": account.pw_dir},
+            env={"PATH": cron_file.SEARCH_PATH, "HOME": account.pw_dir},
             capture_output=True,
             text=True,
             check=True,
@@ -221,13 +222,13 @@ def probe(user: str, home: str) -> None:
 
 
 def warn_of_obstacles(path: Path, home: str) -> None:
-    for other in crontab.find_cron_files(path.parent, home):
+    for other in cron_file.find_cron_files(path.parent, home):
         if other != path:
             warn(f"Warning: {other} starts the same installation too: remove one of the two.")
     if os.geteuid() != 0:
         warn(f"Warning: cron will ignore {path.name} until it belongs to root.")
     daemons = (process for process in psutil.process_iter(["name"]) if process.info["name"] in ("cron", "crond"))
-    if path.parent == crontab.DIRECTORY and not any(daemons):
+    if path.parent == cron_file.DIRECTORY and not any(daemons):
         warn("Warning: no cron runs on this host: start it, or see docs/cron.md for systemd.")
 
 
@@ -235,16 +236,16 @@ def warn_of_obstacles(path: Path, home: str) -> None:
 
 
 def problems_of(path: Path) -> list[str]:
-    file = crontab.read_cron_file(path)
+    file = cron_file.read_cron_file(path)
     if os.geteuid() != 0:
         file = replace(file, owner_uid=0)  # only staged here; warn_of_obstacles says what is left to do
-    return crontab.inspect_cron_file(file)
+    return cron_file.inspect_cron_file(file)
 
 
 def is_installed(path: Path, text: str) -> bool:
     if path.is_symlink() or not path.exists():
         return False
-    return crontab.read_cron_file(path).text == text and not problems_of(path)
+    return cron_file.read_cron_file(path).text == text and not problems_of(path)
 
 
 def write(path: Path, text: str) -> None:
@@ -254,7 +255,7 @@ def write(path: Path, text: str) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fchmod(handle, crontab.FILE_MODE)
+            os.fchmod(handle, cron_file.FILE_MODE)
             os.fsync(handle)
         Path(temporary).replace(path)
     except BaseException:

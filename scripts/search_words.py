@@ -10,9 +10,9 @@ from typing import NoReturn
 
 try:
     from handlers.search.finding import Hit, find
-    from mayfly import exits
-    from mayfly.app import current_app
+    from mayfly.client import current_app
     from mayfly.errors import MayflyError, SchemaMissing
+    from mayfly.process import exits
 except ImportError as error:
     sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
 

@@ -81,7 +81,7 @@ def restartable_server(module_server: PrivateServer) -> PrivateServer:
 @pytest.fixture
 def restartable_url(restartable_server: PrivateServer, databases: Databases) -> Iterator[str]:
     """The URL of a new database with Mayfly's tables on that server."""
-    from mayfly.migrations import migrate
+    from mayfly.schema.migrations import migrate
 
     with databases.fresh_on(restartable_server, migrate) as url:
         yield url

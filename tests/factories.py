@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select
 
 from mayfly.clock import Clock, host_now, milliseconds, since_boot
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.job import Job
-from mayfly.jobs.totals import ADDED_UP, write_totals
-from mayfly.tally import Count, bucket
+from mayfly.stats.histograms import Count, bucket
+from mayfly.stats.totals import ADDED_UP, write_totals
 from tests.looking import run
 from tests.tables import jobs
 

@@ -9,8 +9,8 @@ from sqlalchemy.event import listen
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from mayfly.dialect import Trouble, Unit
-from mayfly.engine import TRIES, Database
+from mayfly.db.database import MAX_TRIES, Database
+from mayfly.db.dialects import ErrorKind, Unit
 
 T = TypeVar("T")
 
@@ -37,11 +37,11 @@ def _new_engine(database: Database, unit: Unit) -> Engine:
 def run(database: Database, work: Callable[[Connection], T]) -> T:
     """In a transaction that is committed; repeated, as everybody must, after a deadlock."""
     engine = engine_of(database)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         try:
             with engine.begin() as connection:
                 return work(connection)
         except DBAPIError as error:
-            if error.orig is None or database.dialect.trouble(error.orig) is not Trouble.REPEAT:
+            if error.orig is None or database.dialect.trouble(error.orig) is not ErrorKind.REPEAT:
                 raise
-    raise TimeoutError(f"still locked after {TRIES} tries")
+    raise TimeoutError(f"still locked after {MAX_TRIES} tries")

@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from mayfly.connection import NONE, Connection, Result
-from mayfly.dialect import Dialect, Unit, Values, dialect_named
+from mayfly.db.connection import NO_VALUES, Connection, Result
+from mayfly.db.dialects import Dialect, Unit, Values, dialect_named
 
 
 @contextmanager
@@ -23,7 +23,7 @@ def watched(note: Callable[[str], None]) -> Iterator[None]:
     """Each statement is told before it is sent; what `note` raises is raised by it."""
     execute, execute_many, execute_rows = Connection.execute, Connection.execute_many, Connection.execute_rows
 
-    def noting(self: Connection, statement: str, values: Values = NONE, ids: Any = None) -> Result:
+    def noting(self: Connection, statement: str, values: Values = NO_VALUES, ids: Any = None) -> Result:
         note(re.sub(r"{ids of (\w+)}", r"\1 IN (…)", self.dialect.rendered(statement)))
         return execute(self, statement, values, ids)
 

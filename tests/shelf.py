@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Engine, MetaData, RowMapping, Table, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
 
-from mayfly.migrations import migrate
+from mayfly.schema.migrations import migrate
 from tests.databases import Databases, Template
 from tests.servers import Server
 

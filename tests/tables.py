@@ -2,8 +2,8 @@
 
 from sqlalchemy import Column, Float, Integer, MetaData, SmallInteger, String, Table
 
-from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime
-from mayfly.schema import KEY_LENGTH, NAME_LENGTH
+from mayfly.schema.migrations.ddl import Id, JsonText, LongText, UtcDateTime
+from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH
 
 metadata = MetaData()
 

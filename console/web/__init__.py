@@ -4,12 +4,11 @@ from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
 
 from console.web import (
-    acting,
+    actions,
     audit,
     cycles,
     dead,
-    enqueueing,
-    files,
+    enqueue,
     job,
     jobs,
     lanes,
@@ -19,13 +18,14 @@ from console.web import (
     runners,
     schedules,
     settings,
+    static,
 )
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 # acting before job: /jobs/confirm is no job's number
 SCREENS = (
-    files, login, overview, acting, jobs, job, dead, lanes, schedules, cycles, runners, limits, audit, settings,
-    enqueueing,
+    static, login, overview, actions, jobs, job, dead, lanes, schedules, cycles, runners, limits, audit, settings,
+    enqueue,
 )  # fmt: skip
 for each in SCREENS:
     router.include_router(each.router)

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from console.site import Site
+from console.context import ConsoleContext
 from console.web import export
 from console.web.page import Here, Viewer, render, url
-from mayfly.jobs import browse
-from mayfly.jobs.browse import DeedView
+from mayfly import admin
+from mayfly.admin import AuditView
 
 router = APIRouter()
 
@@ -35,5 +35,5 @@ async def as_csv(site: Here, _person: Viewer) -> Response:
     return export.as_csv("audit", [each.facts() for each in await _deeds(site, MOST_EXPORTED)])
 
 
-async def _deeds(site: Site, size: int, before: int | None = None) -> list[DeedView]:
-    return await site.look(lambda connection: browse.list_deeds(connection, size, before))
+async def _deeds(site: ConsoleContext, size: int, before: int | None = None) -> list[AuditView]:
+    return await site.look(lambda connection: admin.list_audit(connection, size, before))

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from console.site import Site
+from console.context import ConsoleContext
 from console.web import export
 from console.web.page import Here, Viewer, now_of, render, url
-from mayfly.jobs import browse
-from mayfly.jobs.browse import Gap, Minutes, is_overrun
+from mayfly import admin
+from mayfly.admin import CyclesByMinute, Gap, is_overrun
 
 router = APIRouter()
 
@@ -19,7 +19,7 @@ Before = Annotated[int | None, Query(ge=0, le=2**62)]
 @router.get("/cycles")
 async def show(request: Request, site: Here, _person: Viewer, before: Before = None) -> Response:
     page, now = await _page(site, SIZE, before), now_of(site)
-    hours = await site.look(lambda connection: browse.read_regularity(connection, now))
+    hours = await site.look(lambda connection: admin.read_regularity(connection, now))
     rows = [(each, isinstance(each, Gap), not isinstance(each, Gap) and is_overrun(each, now)) for each in page.rows]
     next_url = url(request, "/cycles", before=page.next) if page.next else None
     first_url = url(request, "/cycles") if before is not None else None
@@ -36,5 +36,5 @@ async def as_csv(site: Here, _person: Viewer) -> Response:
     return export.as_csv("cycles", [each.facts() for each in (await _page(site, MOST_EXPORTED)).rows])
 
 
-async def _page(site: Site, size: int, before: int | None = None) -> Minutes:
-    return await site.look(lambda connection: browse.list_minutes(connection, now_of(site), size, before))
+async def _page(site: ConsoleContext, size: int, before: int | None = None) -> CyclesByMinute:
+    return await site.look(lambda connection: admin.list_minutes(connection, now_of(site), size, before))

@@ -2,30 +2,30 @@
 
 from fastapi import APIRouter, Request, Response
 
-from console.site import Site
+from console.context import ConsoleContext
 from console.web.page import Here, Viewer, now_of, render
 from console.web.redact import of_payload
-from mayfly.connection import Connection
-from mayfly.jobs import browse
-from mayfly.jobs.browse import DeadGroups
-from mayfly.schema import JOBS
+from mayfly import admin
+from mayfly.admin import DeadGroups
+from mayfly.db.connection import Connection
+from mayfly.schema.tables import JOBS
 
-LOOKED_AT = 2_000  # a page has a tenth of a second
+MAX_ROWS_READ = 2_000  # a page has a tenth of a second
 
 router = APIRouter()
 
 
 @router.get("/dead")
 async def show(request: Request, site: Here, _person: Viewer, lane: str = "") -> Response:
-    found = await site.look(lambda connection: _look(connection, site, lane or None))
-    return render(request, "dead.html", found=found, lane=lane, windows=tuple(browse.WINDOWS))
+    found = await site.look(lambda connection: _read(connection, site, lane or None))
+    return render(request, "dead.html", found=found, lane=lane, windows=tuple(admin.WINDOWS))
 
 
-def _look(connection: Connection, site: Site, lane: str | None) -> DeadGroups:
+def _read(connection: Connection, site: ConsoleContext, lane: str | None) -> DeadGroups:
     """What is hidden in the newest one's payload is hidden in the words of its group."""
-    found = browse.list_dead(connection, JOBS, lane, now_of(site), browse.newest, LOOKED_AT)
+    found = admin.list_dead(connection, JOBS, lane, now_of(site), admin.newest, MAX_ROWS_READ)
     hidden = site.settings.redact
-    payloads = browse.read_payloads(connection, JOBS, [each.newest_id for each in found.groups]) if hidden else {}
+    payloads = admin.read_payloads(connection, JOBS, [each.newest_id for each in found.groups]) if hidden else {}
     groups = [
         each._replace(message=of_payload(hidden, payloads.get(each.newest_id)).text(each.message))
         for each in found.groups

@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from mayfly.admin.filters import MAX_ID, JobFilter
 from mayfly.errors import BadField
-from mayfly.jobs.which import MOST_ID, Which
 
-MOST_IDS = 1000
+MAX_IDS = 1000
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 TIME_RULE = "so long ago (15m, 24h, 7d) or a time in UTC (2026-05-04T12:00)"
 LATER_RULE = "so long from now (15m, 24h, 7d) or a time in UTC (2026-05-04T12:00)"
 
 
-class JobFilter(NamedTuple):
+class PageFilter(NamedTuple):
     """As people wrote it; empty is whatever."""
 
     id: str = ""
@@ -45,8 +45,8 @@ class JobFilter(NamedTuple):
         """Whether all that match may be meant by a verb: never everything, nor all of a status."""
         return bool(self._replace(status="", text="", field="", value="").query) and not self.looks_inside
 
-    def which(self, now: datetime) -> Which:
-        return Which(
+    def which(self, now: datetime) -> JobFilter:
+        return JobFilter(
             ids=read_ids(self.id),
             group_key=self.group or None,
             lane=self.lane or None,
@@ -62,28 +62,28 @@ class JobFilter(NamedTuple):
     def inside(self) -> tuple[str, str] | None:
         return (self.field, self.value) if self.field else None
 
-    def settled(self, now: datetime) -> "JobFilter":
+    def settled(self, now: datetime) -> "PageFilter":
         """With times that stay where they are, however long somebody thinks about it."""
         times = {name: read_time(name, getattr(self, name), now) for name in ("since", "before", "ended")}
         return self._replace(**{name: at.isoformat() for name, at in times.items() if at is not None})
 
 
-def filter_of(given: Mapping[str, Any]) -> JobFilter:
+def filter_of(given: Mapping[str, Any]) -> PageFilter:
     """From an address or a form; what is not a filter's is left alone."""
-    return JobFilter(**{name: str(given.get(name, "")).strip() for name in JobFilter._fields})
+    return PageFilter(**{name: str(given.get(name, "")).strip() for name in PageFilter._fields})
 
 
 def read_ids(given: str) -> tuple[int, ...] | None:
     words = re.split(r"[\s,]+", given.strip()) if given.strip() else []
     if not words:
         return None
-    if len(words) > MOST_IDS or not all(re.fullmatch(r"[0-9]{1,19}", each, re.ASCII) for each in words):
-        raise BadField("id", given, f"up to {MOST_IDS} numbers of jobs, with commas between them")
+    if len(words) > MAX_IDS or not all(re.fullmatch(r"[0-9]{1,19}", each, re.ASCII) for each in words):
+        raise BadField("id", given, f"up to {MAX_IDS} numbers of jobs, with commas between them")
     return tuple(_id(int(each)) for each in words)
 
 
 def _id(given: int) -> int:
-    if not 1 <= given <= MOST_ID:
+    if not 1 <= given <= MAX_ID:
         raise BadField("id", given, "a whole number above 0, as large as an id can be")
     return given
 

@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
-from console.api.shapes import JobId
-from console.site import Site
-from console.web.commands import of_job
+from console.api.schemas import JobId
+from console.context import ConsoleContext
+from console.web.actions import of_job
 from console.web.jobs import OFFERED
 from console.web.page import Here, Viewer, now_of, render
 from console.web.redact import Redactor
-from mayfly.connection import Connection
-from mayfly.jobs import browse
-from mayfly.jobs.browse import Family, JobView, RunnerView
-from mayfly.jobs.why import Reason
-from mayfly.schema import JOBS
+from mayfly import admin
+from mayfly.admin import Family, JobView, RunnerView
+from mayfly.admin.why import Reason
+from mayfly.db.connection import Connection
+from mayfly.schema.tables import JOBS
 
 router = APIRouter()
 
 INSIDE = ("payload", "result", "progress", "checkpoint")
 
 
-class Try(NamedTuple):
+class AttemptRow(NamedTuple):
     """One attempt, as the timeline shows it."""
 
     number: int
@@ -40,11 +40,11 @@ class Try(NamedTuple):
     fingerprint: str
 
 
-class Shown(NamedTuple):
+class JobPageData(NamedTuple):
     """Everything with what is hidden masked."""
 
     row: Mapping[str, Any]
-    tries: Sequence[Try]
+    tries: Sequence[AttemptRow]
     reasons: Sequence[Reason]
     error: str | None
 
@@ -52,7 +52,7 @@ class Shown(NamedTuple):
 @router.get("/jobs/{job_id}")
 async def show(request: Request, site: Here, _person: Viewer, job_id: JobId) -> Response:
     now = now_of(site)
-    view, family, runners = await site.look(lambda connection: _look(connection, site, job_id, now))
+    view, family, runners = await site.look(lambda connection: _read(connection, site, job_id, now))
     status = view.row["status"]
     return render(
         request, "job.html", view=view, shown=masked(view, runners, site.settings.redact), family=family,
@@ -60,30 +60,30 @@ async def show(request: Request, site: Here, _person: Viewer, job_id: JobId) -> 
     )  # fmt: skip
 
 
-def _look(
-    connection: Connection, site: Site, job_id: int, now: datetime
+def _read(
+    connection: Connection, site: ConsoleContext, job_id: int, now: datetime
 ) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
-    view = browse.read_job(connection, JOBS, job_id, site.settings, site.producer.registry, now)
+    view = admin.read_job(connection, JOBS, job_id, site.settings, site.producer.registry, now)
     names = [each.worker_id for each in view.attempts]
     names += [view.row["worker_id"]] if view.row["worker_id"] else []
-    family = browse.read_family(connection, JOBS, job_id, view.row["parent_id"], view.row["group_key"])
-    return view, family, browse.runners_named(connection, names)
+    family = admin.read_family(connection, JOBS, job_id, view.row["parent_id"], view.row["group_key"])
+    return view, family, admin.runners_named(connection, names)
 
 
-def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> Shown:
+def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> JobPageData:
     redactor = Redactor(hidden, view.row["payload"])
     row = {**view.row, **{name: redactor.value(view.row[name]) for name in INSIDE}}
     texts = {name: redactor.text(view.row[name]) for name in ("cancel_reason", "waiting_for", "unique_key")}
-    tries = [_try(each, runners.get(each.worker_id), redactor) for each in view.attempts]
+    tries = [_attempt_row(each, runners.get(each.worker_id), redactor) for each in view.attempts]
     reasons = [each._replace(text=str(redactor.text(each.text))) for each in view.reasons]
-    return Shown({**row, **texts}, tries, reasons, redactor.text(view.row["last_error"]))
+    return JobPageData({**row, **texts}, tries, reasons, redactor.text(view.row["last_error"]))
 
 
-def _try(given: Any, runner: RunnerView | None, redactor: Redactor) -> Try:
+def _attempt_row(given: Any, runner: RunnerView | None, redactor: Redactor) -> AttemptRow:
     message, _, trace = str(redactor.text(given.error)).partition("\n")
     took = given.duration_ms
     began = None if took is None else given.finished_at - timedelta(milliseconds=took)
-    return Try(
+    return AttemptRow(
         given.attempt, given.outcome, began, given.finished_at, took, given.worker_id, runner, how_ended(runner),
         message, trace, given.fingerprint,
     )  # fmt: skip

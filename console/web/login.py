@@ -7,17 +7,16 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Form, Request, Response
 
-from console.web.gate import gate_of
-from console.web.origin import local_path
+from console.auth import gate_of, local_path
 from console.web.page import THEME, THEMES, Viewer, redirect, render, root, session_of, site_of
-from mayfly import events
-from mayfly.access.passwords import DUMMY, matches
+from mayfly import log_messages
+from mayfly.admin.auth import DUMMY_HASH, password_matches
 from mayfly.clock import monotonic
-from mayfly.spans import span
+from mayfly.format import span
 
 router = APIRouter()
 
-LONGEST_PASSWORD = 1000
+MAX_PASSWORD_LENGTH = 1000
 THEME_SECONDS = 365 * 24 * 3600
 WRONG = "There is no such account, or the password is wrong."
 ONE_AT_A_TIME = CapacityLimiter(1)  # a hash takes 64 MB and a core
@@ -38,20 +37,20 @@ async def log_in(request: Request, name: Text = "", password: Text = "", next: T
     address, now = address_of(request), monotonic()
     wait = max(gate.addresses.wait(address, now), gate.names.wait(name, now))
     if wait:
-        site.log.say(events.login_refused(address, name[:64], "too many attempts"))
+        site.log.say(log_messages.login_refused(address, name[:64], "too many attempts"))
         wrong = f"Too many attempts: wait for {span(timedelta(seconds=wait))}, then try again."
         return _again(request, name, next, wrong, 429, {"Retry-After": str(int(wait) + 1)})
     account = gate.accounts.get(name)
-    known = DUMMY if account is None else account.password_hash  # as long for a name that is nobody's
-    is_right = await run_sync(matches, known, password[:LONGEST_PASSWORD], limiter=ONE_AT_A_TIME)
+    known = DUMMY_HASH if account is None else account.password_hash  # as long for a name that is nobody's
+    is_right = await run_sync(password_matches, known, password[:MAX_PASSWORD_LENGTH], limiter=ONE_AT_A_TIME)
     if account is None or not is_right:
         gate.addresses.fail(address, now)
         gate.names.fail(name, now)
-        site.log.say(events.login_refused(address, name[:64], "wrong name or password"))
+        site.log.say(log_messages.login_refused(address, name[:64], "wrong name or password"))
         return _again(request, name, next, WRONG, 401)
     gate.names.succeed(name)
     gate.addresses.succeed(address)
-    site.log.say(events.logged_in(address, name))
+    site.log.say(log_messages.logged_in(address, name))
     answer = redirect(request, local_path(next))
     gate.remember(request, answer, gate.sessions.begin(name, gate.now()))
     return answer

@@ -1,10 +1,11 @@
-"""What every page has: how it is rendered, who looks at it, and where it sends people afterwards."""
+"""The screens, in the order in which they stand in the navigation. Whoever adds a screen adds its line here."""
 
-from collections.abc import Mapping
-from datetime import datetime
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import Depends, HTTPException, Request
@@ -12,17 +13,85 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from itsdangerous import BadData, URLSafeSerializer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.site import Site
-from console.web import files
-from console.web.accounts import ADMIN, OPERATOR, VIEWER, Person
-from console.web.navigation import SCREENS
-from console.web.sessions import Session
-from console.web.words import FILTERS, ago
+from console.context import ConsoleContext
+from console.web import static
+from console.web.sessions import ADMIN, OPERATOR, VIEWER, Person, Session
 from mayfly import __version__
-from mayfly.actor import PAGE, Actor
+from mayfly.admin.audit import PAGE, Actor
 from mayfly.clock import host_now
 from mayfly.errors import DatabaseError
+from mayfly.format import moment, span
 from mayfly.settings import Settings
+
+
+class Screen(NamedTuple):
+    path: str
+    title: str
+    role: str = VIEWER  # who sees the link; the screen itself asks for its role again
+
+
+SCREENS: Sequence[Screen] = (
+    Screen("/", "Overview"),
+    Screen("/jobs", "Jobs"),
+    Screen("/dead", "Dead"),
+    Screen("/lanes", "Lanes"),
+    Screen("/schedules", "Schedules"),
+    Screen("/cycles", "Cycles"),
+    Screen("/runners", "Runners"),
+    Screen("/limits", "Limits"),
+    Screen("/audit", "Audit"),
+    Screen("/settings", "Settings", ADMIN),
+    Screen("/enqueue", "Enqueue", OPERATOR),
+)
+
+MEBIBYTE = 1 << 20
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """3 min ago, in 2 h, just now."""
+    away = now - at
+    if abs(away) < timedelta(seconds=1):
+        return "just now"
+    return f"{span(away)} ago" if away > timedelta(0) else f"in {span(-away)}"
+
+
+def exact(at: datetime) -> str:
+    return moment(at)
+
+
+def iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def duration(milliseconds: float | None) -> str:
+    """12 ms, 3.4 s, 7 min."""
+    if milliseconds is None:
+        return ""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1000
+    return f"{round(seconds, 1):g} s" if seconds < 120 else span(timedelta(seconds=seconds))
+
+
+def seconds(given: float | None) -> str:
+    return "" if given is None else duration(given * 1000)
+
+
+def mebibytes(given: int | None) -> str:
+    return "" if given is None else f"{given / MEBIBYTE:,.0f} MiB"
+
+
+def number(given: Any) -> str:
+    """With its thousands; a capped one says so itself."""
+    return f"{given:,}" if isinstance(given, int) else str(given)
+
+
+def as_json(given: Any) -> str:
+    return json.dumps(given, indent=2, ensure_ascii=False, default=str)
+
+
+FILTERS = {"exact": exact, "iso": iso, "duration": duration, "seconds": seconds, "number": number,
+           "mebibytes": mebibytes, "as_json": as_json}  # fmt: skip
 
 THEME, FLASH = "mayfly_theme", "mayfly_flash"
 THEMES = ("system", "light", "dark")
@@ -78,8 +147,8 @@ def root(request: Request) -> str:
     return site_of(request).settings.console_prefix or "/"
 
 
-def site_of(request: Request) -> Site:
-    site: Site = request.state.site
+def site_of(request: Request) -> ConsoleContext:
+    site: ConsoleContext = request.state.site
     return site
 
 
@@ -107,7 +176,7 @@ def _needs(role: str) -> Any:
     return Depends(check)
 
 
-Here = Annotated[Site, Depends(site_of)]
+Here = Annotated[ConsoleContext, Depends(site_of)]
 Viewer = Annotated[Person, _needs(VIEWER)]
 Operator = Annotated[Person, _needs(OPERATOR)]
 Admin = Annotated[Person, _needs(ADMIN)]
@@ -131,7 +200,7 @@ def _common(request: Request) -> dict[str, Any]:
         "now": now,
         "person": person,
         "query": request.url.query,
-        "static": lambda each: url(request, files.address(each)),
+        "static": lambda each: url(request, static.address(each)),
         "theme": theme if theme in THEMES else "system",
         "themes": THEMES,
         "url": partial(url, request),
@@ -139,7 +208,7 @@ def _common(request: Request) -> dict[str, Any]:
     }
 
 
-def now_of(site: Site) -> datetime:
+def now_of(site: ConsoleContext) -> datetime:
     """By the database's clock; while that is away and was never asked, by ours."""
     try:
         return site.database.clock.now()

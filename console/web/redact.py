@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from mayfly import jsontext
+from mayfly import json_text
 
 MASK = "•••"
 SHORT = 4  # characters: a shorter value is masked only where it is a word of its own
@@ -56,7 +56,7 @@ class Redactor:
 def of_payload(fields: Sequence[str], text: str | None) -> Redactor:
     """For one whose payload is at hand as a text."""
     try:
-        return Redactor(fields, None if text is None else jsontext.decode(text))
+        return Redactor(fields, None if text is None else json_text.decode(text))
     except ValueError:  # came by plain SQL, nested too deep: what it names is masked at least
         return Redactor(fields)
 

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from console.site import Site
+from console.context import ConsoleContext
 from console.web import export
 from console.web.page import Here, Viewer, now_of, render, url
-from mayfly.connection import Connection
-from mayfly.jobs import browse
-from mayfly.jobs.browse import RunnerView
-from mayfly.wording import storable
+from mayfly import admin
+from mayfly.admin import RunnerView
+from mayfly.db.connection import Connection
+from mayfly.queue.failure import storable
 
 router = APIRouter()
 
@@ -21,7 +21,7 @@ After = Annotated[str | None, Query(max_length=120)]
 
 @router.get("/runners")
 async def show(request: Request, site: Here, _person: Viewer, after: After = None) -> Response:
-    live, ended = await site.look(lambda connection: _look(connection, after and storable(after)))
+    live, ended = await site.look(lambda connection: _read(connection, after and storable(after)))
     next_url = url(request, "/runners", after=ended[SIZE - 1].worker_id) if len(ended) > SIZE else None
     first_url = url(request, "/runners") if after else None
     return render(
@@ -40,13 +40,13 @@ async def as_csv(site: Here, _person: Viewer) -> Response:
     return export.as_csv("runners", [each.facts() for each in await _all(site)])
 
 
-async def _all(site: Site) -> list[RunnerView]:
-    return await site.look(lambda connection: browse.list_runners(connection, MOST_EXPORTED))
+async def _all(site: ConsoleContext) -> list[RunnerView]:
+    return await site.look(lambda connection: admin.list_runners(connection, MOST_EXPORTED))
 
 
-def _look(connection: Connection, after: str | None) -> tuple[list[RunnerView], list[RunnerView]]:
-    live = [] if after else browse.list_runners(connection, MOST_LIVE, live_only=True)
-    return live, browse.list_ended(connection, SIZE + 1, after)
+def _read(connection: Connection, after: str | None) -> tuple[list[RunnerView], list[RunnerView]]:
+    live = [] if after else admin.list_runners(connection, MOST_LIVE, live_only=True)
+    return live, admin.list_ended(connection, SIZE + 1, after)
 
 
 def _is_overdue(runner: RunnerView, now: datetime) -> bool:

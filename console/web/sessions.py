@@ -1,4 +1,4 @@
-"""Sessions: a signed cookie says who somebody is and since when. Only who has logged out is kept here."""
+"""Who may log in, and what each may do. Pure."""
 
 import hmac
 import secrets
@@ -9,8 +9,84 @@ from typing import Any, NamedTuple
 
 from itsdangerous import BadData, URLSafeSerializer
 
-from console.web.accounts import Account, Person
 from mayfly.clock import milliseconds
+from mayfly.settings import Settings
+from mayfly.settings.values import ROLES
+
+VIEWER, OPERATOR, ADMIN = ROLES  # each may what those before it may
+
+
+class ConsoleAccount(NamedTuple):
+    name: str
+    role: str
+    password_hash: str
+
+
+class Person(NamedTuple):
+    """Somebody who is logged in."""
+
+    name: str
+    role: str
+
+    def may(self, role: str) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+def accounts_of(settings: Settings) -> Mapping[str, ConsoleAccount]:
+    """CONSOLE_PASSWORD_HASH is the password of the account `admin`, whatever CONSOLE_ACCOUNTS says of that name."""
+    found = {
+        name: ConsoleAccount(name, each.role, each.password_hash.get_secret_value())
+        for name, each in settings.console_accounts.items()
+    }
+    if settings.console_password_hash is not None:
+        found[ADMIN] = ConsoleAccount(ADMIN, ADMIN, settings.console_password_hash.get_secret_value())
+    return found
+
+
+MAX_ADDRESSES = 10_000
+FORGET_AFTER_SECONDS = 3600.0  # after the last failure
+FIRST_WAIT, LONGEST_WAIT = 30.0, 900.0  # seconds
+
+
+class Failures(NamedTuple):
+    number: int
+    last_at: float
+
+
+class LoginAttempts:
+    """Some failures are free; each one after those doubles the wait, for an address as for an account.
+
+    Who waits is refused even with the right password: otherwise he could go on guessing.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._failed: dict[str, Failures] = {}
+
+    def wait(self, who: str, now: float) -> float:
+        """Seconds until he may try again; 0 if he may now."""
+        known = self._failed.get(who)
+        if known is None or now - known.last_at > FORGET_AFTER_SECONDS or known.number < self._free:
+            return 0.0
+        pause = min(LONGEST_WAIT, FIRST_WAIT * 2.0 ** min(10, known.number - self._free))
+        return max(0.0, known.last_at + pause - now)
+
+    def fail(self, who: str, now: float) -> None:
+        known = self._failed.get(who, Failures(0, now))
+        number = 0 if now - known.last_at > FORGET_AFTER_SECONDS else known.number
+        self._failed[who] = Failures(number + 1, now)
+        if len(self._failed) > MAX_ADDRESSES:
+            self._forget(now)
+
+    def succeed(self, who: str) -> None:
+        self._failed.pop(who, None)
+
+    def _forget(self, now: float) -> None:
+        """Those that no longer wait; if all do, the older half."""
+        waiting = {who: each for who, each in self._failed.items() if self.wait(who, now)}
+        newest = sorted(waiting.items(), key=lambda item: item[1].last_at)[-MAX_ADDRESSES // 2 :]
+        self._failed = dict(newest)
+
 
 COOKIE = "mayfly_session"
 RENEWED_AFTER = 0.1  # of its length: one that is used does not end, and not every answer sets a cookie
@@ -23,10 +99,10 @@ class Session(NamedTuple):
     csrf: str  # what every form must bring back
 
 
-class Sessions:
+class SessionStore:
     """The key of each comes from the account's own hash: a new password ends all sessions that the old one began."""
 
-    def __init__(self, accounts: Mapping[str, Account], length_seconds: float, place: str) -> None:
+    def __init__(self, accounts: Mapping[str, ConsoleAccount], length_seconds: float, place: str) -> None:
         self._accounts = accounts
         self._length = timedelta(seconds=length_seconds)
         self._place = place  # the environment: what is signed here is worth nothing in another
@@ -64,13 +140,13 @@ class Sessions:
         self._ended = {nonce: until for nonce, until in self._ended.items() if until > now}
         self._ended[session.nonce] = now + self._length
 
-    def _signer(self, account: Account) -> URLSafeSerializer:
+    def _signer(self, account: ConsoleAccount) -> URLSafeSerializer:
         return URLSafeSerializer(self._key(account), salt="mayfly session")
 
-    def _csrf(self, account: Account, nonce: str) -> str:
+    def _csrf(self, account: ConsoleAccount, nonce: str) -> str:
         return hmac.new(self._key(account), f"csrf {nonce}".encode(), sha256).hexdigest()
 
-    def _key(self, account: Account) -> bytes:
+    def _key(self, account: ConsoleAccount) -> bytes:
         return sha256(f"{self._place}\n{account.name}\n{account.password_hash}".encode()).digest()
 
 

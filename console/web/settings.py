@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from console.site import Site
+from console.context import ConsoleContext
 from console.web import export
 from console.web.page import Admin, Here, render
 from mayfly.errors import SettingsError
@@ -34,7 +34,7 @@ async def as_csv(site: Here, _person: Admin) -> Response:
     return export.as_csv("settings", [_facts(each) for each in (await _load(site)).origins])
 
 
-async def _load(site: Site) -> Loaded:
+async def _load(site: ConsoleContext) -> Loaded:
     """Anew: a dispatcher reads them every minute."""
     return await site.run(load)
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from mayfly.connection import Connection
-from mayfly.dialect import utc_from_driver
+from mayfly.db.connection import Connection
+from mayfly.db.dialects import utc_from_driver
 
 LANES = "SELECT lane, passed_over, max_workers, set_at, set_by FROM mayfly_lanes"
 
@@ -39,7 +39,7 @@ def known_lanes(connection: Connection) -> dict[str, KnownLane]:
     }
 
 
-def note_passed_over(connection: Connection, before: Mapping[str, KnownLane], passed_over: Collection[str]) -> None:
+def record_passed_over(connection: Connection, before: Mapping[str, KnownLane], passed_over: Collection[str]) -> None:
     """Count up the lanes that had to wait, clear the others; nothing is written while nobody waits."""
     now_waiting = {lane: before.get(lane, KnownLane()).passed_over + 1 for lane in passed_over}
     served = {lane: 0 for lane, known in before.items() if known.passed_over and lane not in passed_over}

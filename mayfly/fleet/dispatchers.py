@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mayfly.fleet.place import Process
-from mayfly.statedir import leaving_path, leaving_paths, lock_path
+from mayfly.process.identity import Process
+from mayfly.process.state_dir import leaving_path, leaving_paths, lock_path
 
 LINGERS, MERELY_RUNS = "lingers", "runs"
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 
-from mayfly import jsontext
-from mayfly.connection import Connection
-from mayfly.dialect import utc_from_driver
-from mayfly.fleet.place import Place, Process
-from mayfly.fleet.statements import LIVE
+from mayfly import json_text
+from mayfly.db.connection import Connection
+from mayfly.db.dialects import utc_from_driver
+from mayfly.fleet.statements import LIVE_RUNNERS
+from mayfly.process.identity import Host, Process
 
 OUTSIDE = "http-"  # begins the worker_id of those who pull jobs from elsewhere: none of them has a row here
 LOST = "lost"  # the ending of a runner whose end nobody saw
@@ -32,11 +32,11 @@ class Assignment:
 
     def as_text(self) -> str:
         """For a runner in an interpreter of its own; it holds no secret, argv is public."""
-        return jsontext.encode({**asdict(self), "lease_until": self.lease_until.isoformat()})
+        return json_text.encode({**asdict(self), "lease_until": self.lease_until.isoformat()})
 
     @classmethod
     def from_text(cls, text: str) -> "Assignment":
-        fields = jsontext.decode(text)
+        fields = json_text.decode(text)
         return cls(**{**fields, "lease_until": datetime.fromisoformat(fields["lease_until"])})
 
 
@@ -45,14 +45,14 @@ class LiveRunner:
     worker_id: str
     cycle_id: int
     lane: str
-    place: Place
+    place: Host
     process: Process
     lease_until: datetime
     has_started: bool = True  # until then `process` is its planner's
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedRunner:
     """How a runner ended, for its row."""
 
     ending: str
@@ -66,7 +66,7 @@ class Ended:
 
 
 def add_planned(
-    connection: Connection, assignments: Sequence[Assignment], place: Place, planner: Process, now: datetime
+    connection: Connection, assignments: Sequence[Assignment], place: Host, planner: Process, now: datetime
 ) -> None:
     """Until a runner has started, its row names the planner: if that dies, the runner never was."""
     rows = [
@@ -91,7 +91,7 @@ TAKE_OVER = (
     "UPDATE mayfly_runners SET pid = :pid, pid_started = :pid_started, heartbeat_at = :now"
     " WHERE worker_id = :worker_id"
 )
-BEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
+RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
 LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
 LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host"
 ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
@@ -102,8 +102,8 @@ def take_over(connection: Connection, worker_id: str, process: Process, now: dat
     connection.execute(TAKE_OVER, taken)
 
 
-def beat(connection: Connection, worker_id: str, now: datetime) -> None:
-    connection.execute(BEAT, {"worker_id": worker_id, "now": now})
+def renew_heartbeat(connection: Connection, worker_id: str, now: datetime) -> None:
+    connection.execute(RENEW_HEARTBEAT, {"worker_id": worker_id, "now": now})
 
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
@@ -113,13 +113,13 @@ def live_runners(connection: Connection) -> list[LiveRunner]:
             worker_id=worker_id,
             cycle_id=cycle_id,
             lane=lane,
-            place=Place(host, machine),
+            place=Host(host, machine),
             process=Process(pid, pid_started),
             lease_until=utc_from_driver(lease_until),
             has_started=heartbeat_at is not None,
         )
         for worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at in (
-            connection.execute(LIVE).all()
+            connection.execute(LIVE_RUNNERS).all()
         )
     ]
 
@@ -132,7 +132,7 @@ def live_on_host(connection: Connection, host: str) -> int:
     return int(connection.execute(LIVE_ON_HOST, {"host": host}).scalar())
 
 
-def close_runner(connection: Connection, worker_id: str, ended: Ended, now: datetime) -> bool:
+def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now: datetime) -> bool:
     """True for the one who closes it."""
     values = {"finished_at": now, **asdict(ended)}
     changes = connection.dialect.assignments(values)

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from mayfly.errors import BadLimit
-from mayfly.schema import KEY_LENGTH
-from mayfly.wording import storable
+from mayfly.queue.failure import storable
+from mayfly.schema.tables import KEY_LENGTH
 
 AT_ONCE = "at once"  # the span of a limit that counts what runs, not what began in a window
 SPANS = ("second", "minute", "hour", "day", "week", "month")
-MOST = 1_000_000_000  # fits the column everywhere
+MAX_LIMIT = 1_000_000_000  # fits the column everywhere
 
 _FIELD = re.compile(r"\{([^{}]*)\}")
 
@@ -59,7 +59,7 @@ class Limit:
         return self._pattern.fullmatch(key) is not None and key_problem(key) is None
 
 
-class Need(NamedTuple):
+class LimitKey(NamedTuple):
     """One unit of one limit's key."""
 
     key: str
@@ -71,7 +71,7 @@ class Need(NamedTuple):
         return self.key, self.limit.span
 
 
-Wish = tuple[Need, ...]  # all of them, or none
+LimitRequest = tuple[LimitKey, ...]  # all of them, or none
 
 
 def concurrency(key: str, most: int) -> Limit:
@@ -94,7 +94,7 @@ def rate(key: str, most: int, *, per: str, tz: str = "UTC") -> Limit:
 
 
 def _checked(called: str, limit: Limit) -> Limit:
-    if type(limit.most) is not int or not 1 <= limit.most <= MOST:
+    if type(limit.most) is not int or not 1 <= limit.most <= MAX_LIMIT:
         raise BadLimit(called, "how many must be a whole number of 1 or more")
     if not isinstance(limit.template, str):
         raise BadLimit(called, "the key must be a text such as 'smtp:{account}'")
@@ -115,15 +115,15 @@ def key_problem(key: str) -> str | None:
     return None if storable(key) == key else "has characters that no database holds"
 
 
-def wish_of(limits: Iterable[Limit], payload: Mapping[str, Any]) -> Wish:
+def limit_request(limits: Iterable[Limit], payload: Mapping[str, Any]) -> LimitRequest:
     """What a job with this payload needs to start. What counts in the same row counts once, at its strictest."""
     if not isinstance(payload, Mapping):
         raise NoKey("it is no JSON object")
-    return strictest(Need(each.key_for(payload), each) for each in limits)
+    return strictest(LimitKey(each.key_for(payload), each) for each in limits)
 
 
-def strictest(needs: Iterable[Need]) -> Wish:
-    found: dict[tuple[str, str], Need] = {}
+def strictest(needs: Iterable[LimitKey]) -> LimitRequest:
+    found: dict[tuple[str, str], LimitKey] = {}
     for need in needs:
         known = found.get(need.place)
         if known is None or need.limit.most < known.limit.most:

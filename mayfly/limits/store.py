@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
-from mayfly.connection import Connection
-from mayfly.dialect import Dialect, utc_from_driver
-from mayfly.limits.decide import Window
-from mayfly.limits.limit import Need
+from mayfly.db.connection import Connection
+from mayfly.db.dialects import Dialect, utc_from_driver
+from mayfly.limits.limit import LimitKey
+from mayfly.limits.windows import RateWindow
 
 LIMIT = ("limit_key", "span")
 COUNTED = (*LIMIT, "most", "used", "opens_at")
@@ -21,23 +21,23 @@ HELD = (*SLOT, "held", "lease_until")
 
 # A new key's window has ended for everybody: to one whose clock is a moment behind it would be open, and what he
 # takes of it would be forgotten when the next one opens it.
-SURELY_OVER = timedelta(minutes=1)
+WINDOW_GRACE = timedelta(minutes=1)
 
 FREE = "DELETE FROM mayfly_slots WHERE limit_key = :limit_key AND worker_id = :worker_id"
 
 
-class Holder(NamedTuple):
+class LimitHolder(NamedTuple):
     """A runner, and until when its slots are its own if no row of mayfly_runners tells."""
 
     worker_id: str
     lease_until: datetime
 
 
-def lock_windows(connection: Connection, keys: Sequence[str]) -> dict[tuple[str, str], Window]:
+def lock_windows(connection: Connection, keys: Sequence[str]) -> dict[tuple[str, str], RateWindow]:
     """Of these keys, in ascending order, so that two who take several never wait for each other crosswise."""
     found = connection.execute(lock_statement(connection.dialect, len(keys)), _named(keys)).all()
     return {
-        (key, span): Window(most, used, opens_at and utc_from_driver(opens_at))
+        (key, span): RateWindow(most, used, opens_at and utc_from_driver(opens_at))
         for key, span, most, used, opens_at in found
     }
 
@@ -48,15 +48,17 @@ def lock_statement(dialect: Dialect, keys: int) -> str:
     return f"SELECT limit_key, span, most, used, opens_at FROM mayfly_limits WHERE {which}{dialect.row_lock}"
 
 
-def add_missing(connection: Connection, needs: Iterable[Need], now: datetime) -> None:
+def add_missing(connection: Connection, needs: Iterable[LimitKey], now: datetime) -> None:
     """In a transaction of its own: MySQL's INSERT IGNORE locks what it finds, and two who have read it never end."""
     statement = connection.dialect.insert_missing("mayfly_limits", LIMIT, COUNTED)
     for key, limit in sorted(needs, key=lambda need: need.place):
-        row = {"limit_key": key, "span": limit.span, "most": limit.most, "used": 0, "opens_at": now - SURELY_OVER}
+        row = {"limit_key": key, "span": limit.span, "most": limit.most, "used": 0, "opens_at": now - WINDOW_GRACE}
         connection.execute(statement, row)
 
 
-def write_windows(connection: Connection, needs: Iterable[Need], windows: Mapping[tuple[str, str], Window]) -> None:
+def write_windows(
+    connection: Connection, needs: Iterable[LimitKey], windows: Mapping[tuple[str, str], RateWindow]
+) -> None:
     rows = [
         {"limit_key": key, "span": limit.span, "most": limit.most, "used": used, "opens_at": opens_at}
         for key, limit in needs
@@ -100,7 +102,7 @@ def is_held(own_lease: Any, runner_lease: Any, finished_at: Any, now: datetime) 
     return finished_at is None and utc_from_driver(runner_lease or own_lease) > now
 
 
-def write_slots(connection: Connection, holder: Holder, slots: Mapping[str, int]) -> None:
+def write_slots(connection: Connection, holder: LimitHolder, slots: Mapping[str, int]) -> None:
     """Absolute figures of one holder: writing them twice changes nothing."""
     rows = [
         {"limit_key": key, "worker_id": holder.worker_id, "held": held, "lease_until": holder.lease_until}

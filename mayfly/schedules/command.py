@@ -3,10 +3,10 @@
 from typing import Any
 
 from mayfly.job import Job
-from mayfly.outcome import Dead, Retry
+from mayfly.queue.outcome import Dead, Retry
 from mayfly.registry import Handler
 from mayfly.schedules import COMMAND
-from mayfly.schedules.wake import schedule_files
+from mayfly.schedules.next_due import schedule_files
 from mayfly.settings import Settings
 
 
@@ -14,7 +14,7 @@ def command_handler(settings: Settings) -> Handler:
     def command(job: Job) -> dict[str, Any]:
         """Run what the schedule file says under the name that the job has; the row itself is never run."""
         from mayfly.schedules.files import read_schedules  # here, as run below: few runners ever need them
-        from mayfly.schedules.run import run_command
+        from mayfly.schedules.run_command import run_command
 
         name = job.payload.get("schedule")
         schedules = read_schedules(schedule_files(settings), settings.home, settings.payload_limit)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mayfly import jsontext
+from mayfly import json_text
 from mayfly.errors import BadDeclaration
 
 SYNCED = "cron.d/schedule.d/from-python"
@@ -22,15 +22,17 @@ def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None
 
     The options are those of a schedule file: name, lane, tz, catch_up, overlap, jitter, max_attempts.
     """
-    from mayfly.schedules.entry import line_of  # here: whoever imports the handlers need not know what a rule is
-    from mayfly.schedules.parse import parse_line
-    from mayfly.schedules.words import BadSchedule
+    from mayfly.schedules.cron import BadSchedule
+    from mayfly.schedules.parse import (
+        line_of,  # here: whoever imports the handlers need not know what a rule is
+        parse_line,
+    )
 
     if not isinstance(type_name, str) or not isinstance(rule, str):
         raise BadDeclaration(type_name, 'write schedule("metric_rollup", "5 * * * *")')
     written = " ".join(f"{name}={value}" for name, value in options.items())
     try:
-        text = jsontext.encode(dict(payload or {}))
+        text = json_text.encode(dict(payload or {}))
         entry = parse_line(f"{rule.strip()} {type_name} {text} {written}")
     except (TypeError, ValueError) as error:
         reason = error.reason if isinstance(error, BadSchedule) else str(error)

@@ -5,49 +5,50 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mayfly.schedules.entry import Entry
-from mayfly.schedules.parse import Problem, parse_text
+from mayfly.schedules.parse import ScheduleEntry, ScheduleProblem, parse_text
 
 
 @dataclass(frozen=True)
 class Schedules:
-    entries: tuple[Entry, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    entries: tuple[ScheduleEntry, ...] = ()
+    problems: tuple[ScheduleProblem, ...] = ()
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> ScheduleEntry | None:
         return next((each for each in self.entries if each.name == name), None)
 
 
 def read_schedules(files: Iterable[Path], home: Path, payload_limit: int) -> Schedules:
     """A line that is refused costs no other its turn."""
-    entries: dict[str, Entry] = {}
-    problems: list[Problem] = []
+    entries: dict[str, ScheduleEntry] = {}
+    problems: list[ScheduleProblem] = []
     for found in (each for file in files for each in _read(file, _shown(file, home))):
-        if isinstance(found, Entry):
+        if isinstance(found, ScheduleEntry):
             found = _checked(found, entries, payload_limit)
-        if isinstance(found, Entry):
+        if isinstance(found, ScheduleEntry):
             entries[found.name] = found
         else:
             problems.append(found)
     return Schedules(tuple(entries.values()), tuple(problems))
 
 
-def _read(file: Path, shown: str) -> Iterator[Entry | Problem]:
+def _read(file: Path, shown: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
     try:
         written_at = datetime.fromtimestamp(file.stat().st_ctime, UTC)
         text = file.read_text("utf-8")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         column = error.start - error.object.rfind(b"\n", 0, error.start)
-        yield Problem(shown, line, column, "is not UTF-8 text; nothing of this file is scheduled")
+        yield ScheduleProblem(shown, line, column, "is not UTF-8 text; nothing of this file is scheduled")
     except OSError as error:
-        yield Problem(shown, 0, 0, f"cannot be read: {error.strerror}. See SCHEDULE_FILES")
+        yield ScheduleProblem(shown, 0, 0, f"cannot be read: {error.strerror}. See SCHEDULE_FILES")
     else:
         for each in parse_text(text, shown):
-            yield replace(each, written_at=written_at) if isinstance(each, Entry) else each
+            yield replace(each, written_at=written_at) if isinstance(each, ScheduleEntry) else each
 
 
-def _checked(entry: Entry, others: dict[str, Entry], payload_limit: int) -> Entry | Problem:
+def _checked(
+    entry: ScheduleEntry, others: dict[str, ScheduleEntry], payload_limit: int
+) -> ScheduleEntry | ScheduleProblem:
     """What one line alone cannot know."""
     size = len(entry.payload.encode())
     if entry.name in others:
@@ -58,9 +59,9 @@ def _checked(entry: Entry, others: dict[str, Entry], payload_limit: int) -> Entr
     return entry
 
 
-def _problem(entry: Entry, reason: str) -> Problem:
+def _problem(entry: ScheduleEntry, reason: str) -> ScheduleProblem:
     file, _, line = entry.where.rpartition(", line ")
-    return Problem(file, int(line), 1, reason)
+    return ScheduleProblem(file, int(line), 1, reason)
 
 
 def _shown(file: Path, home: Path) -> str:

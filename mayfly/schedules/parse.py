@@ -1,21 +1,185 @@
-"""Read the lines of a schedule file: each is a schedule, or a column and the reason why it is none. Pure.
-
-FIELDS TYPE [JSON] [option=value …]
-FIELDS [option=value …] run: COMMAND
-"""
+"""One schedule, as a line of a schedule file or a call of schedule() says it; and its line again. Pure values."""
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
-from mayfly import jsontext
+from mayfly import json_text
 from mayfly.schedules import COMMAND
-from mayfly.schedules.entry import Entry, default_name
-from mayfly.schedules.fields import read_expression
-from mayfly.schedules.options import OF_COMMANDS, Given, read_options
-from mayfly.schedules.words import BadSchedule, Line, Word, refuse
+from mayfly.schedules.cron import BadSchedule, Line, Word, read_expression, refuse
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE
+
+EVERYTHING_UTC = "UTC"
+
+CATCH_UP = ("latest", "none", "all")  # the first is the default
+OVERLAP = ("allow", "skip")
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = r"([0-9]{1,9})([smhd]?)"
+
+
+@dataclass(frozen=True)
+class ScheduleEntry:
+    name: str  # its identity over all hosts, files and edits
+    expression: str  # five fields
+    type: str
+    payload: str = "{}"  # JSON
+    command: str | None = None  # what type `command` runs
+    lane: str = "default"
+    tz: str = EVERYTHING_UTC
+    catch_up: str = CATCH_UP[0]
+    overlap: str = OVERLAP[0]
+    jitter: int = 0  # seconds
+    timeout: int | None = None  # seconds, of a command
+    max_attempts: int | None = None
+    where: str = field(default="", compare=False)  # "cron.d/schedule, line 3"
+    written_at: datetime | None = field(default=None, compare=False)  # its file, at the latest
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.tz)
+
+    @property
+    def rule(self) -> str:
+        """What decides when it is due: a schedule that has another rule than before has no past."""
+        return f"{self.expression} {self.tz}"
+
+    @property
+    def what(self) -> str:
+        return self.type if self.command is None else f"run: {self.command}"
+
+
+def line_of(entry: ScheduleEntry) -> str:
+    """The line of a schedule file that says the same."""
+    named = {"name": entry.name, "lane": entry.lane, "tz": entry.tz, "catch_up": entry.catch_up,
+             "overlap": entry.overlap, "jitter": entry.jitter, "timeout": entry.timeout,
+             "max_attempts": entry.max_attempts}  # fmt: skip
+    usual = {
+        **{each.name: each.default for each in ScheduleEntry.__dataclass_fields__.values()},
+        "name": name_of(entry),
+    }
+    options = [f"{name}={value}" for name, value in named.items() if value != usual[name]]
+    if entry.command is not None:
+        return " ".join([entry.expression, *options, "run:", entry.command])
+    payload = [] if entry.payload == "{}" else [json_text.encode(json_text.decode(entry.payload))]
+    return " ".join([entry.expression, entry.type, *payload, *options])
+
+
+def name_of(entry: ScheduleEntry) -> str:
+    return default_name(entry.type, entry.command)
+
+
+def default_name(type_name: str, command: str | None) -> str:
+    """Its type, or the program's own name: `nightly` for `run: scripts/nightly --all`."""
+    return type_name if command is None else command.split()[0].rpartition("/")[2]
+
+
+def parse_seconds(text: str) -> int:
+    """Seconds: 90, 90s, 5m, 2h or 1d; a bare ValueError for anything else."""
+    match = re.fullmatch(_DURATION, text)
+    if match is None:
+        raise ValueError
+    return int(match[1]) * _UNITS[match[2] or "s"]
+
+
+MAX_JITTER_SECONDS = 86_400
+MAX_TIMEOUT_SECONDS = 86_400
+MAX_ATTEMPTS = 1000
+
+
+class Option(NamedTuple):
+    read: Callable[[str], Any]  # raises a bare ValueError
+    allowed: str
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, text):
+        raise ValueError
+    return text
+
+
+def _zone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (KeyError, OSError, ValueError) as error:  # not found; a directory; a path that leads out of the data
+        raise ValueError from error
+    return text
+
+
+def _one_of(words: tuple[str, ...]) -> Option:
+    def read(text: str) -> str:
+        if text not in words:
+            raise ValueError
+        return text
+
+    return Option(read, " or ".join([", ".join(words[:-1]), words[-1]]))
+
+
+def _seconds(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        seconds = parse_seconds(text)
+        if not low <= seconds <= high:
+            raise ValueError
+        return seconds
+
+    return read
+
+
+def _attempts(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MAX_ATTEMPTS:
+        raise ValueError
+    return int(text)
+
+
+OPTIONS: Mapping[str, Option] = {
+    "name": Option(_name, NAME_RULE),
+    "lane": Option(_name, NAME_RULE),
+    "tz": Option(_zone, "a time zone that this host knows, such as Europe/Berlin or UTC"),
+    "catch_up": _one_of(CATCH_UP),
+    "overlap": _one_of(OVERLAP),
+    "jitter": Option(_seconds(0, MAX_JITTER_SECONDS), "a time such as 30s or 5m, a day at most"),
+    "timeout": Option(_seconds(1, MAX_TIMEOUT_SECONDS), "a time such as 30s or 5m, from a second to a day"),
+    "max_attempts": Option(_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}"),
+}
+COMMAND_OPTIONS = ("timeout",)
+
+_WRITTEN = re.compile(r"([a-z_]+)=(\S*)")
+
+
+class GivenOptions(NamedTuple):
+    """An option's value, and where it stands."""
+
+    value: Any
+    column: int
+
+
+def read_options(line: Line, before: Mapping[str, GivenOptions] = MappingProxyType({})) -> dict[str, GivenOptions]:
+    """Those that come next, added to those before."""
+    found = dict(before)
+    while match := _WRITTEN.match(line.rest.text):
+        name, text, column = match[1], match[2], line.rest.column
+        if name in found:
+            refuse(column, f"{name}= is given twice")
+        found[name] = GivenOptions(_option(name, text, column), column)
+        line.skip(match[0])
+    return found
+
+
+def _option(name: str, text: str, column: int) -> Any:
+    if name not in OPTIONS:
+        nearest = get_close_matches(name, OPTIONS, n=1)
+        meant = f"; did you mean {nearest[0]}=?" if nearest else f"; there are {', '.join(OPTIONS)}"
+        refuse(column, f"{name}= is not an option{meant}")
+    try:
+        return OPTIONS[name].read(text)
+    except ValueError:
+        refuse(column + len(name) + 1, f"{name}={text}: must be {OPTIONS[name].allowed}")
 
 
 def is_meaningful(line: str) -> bool:
@@ -23,7 +187,7 @@ def is_meaningful(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
-def parse_line(text: str, where: str = "") -> Entry:
+def parse_line(text: str, where: str = "") -> ScheduleEntry:
     """The schedule that a line says; BadSchedule with the column where it goes wrong."""
     line = Line(text)
     expression = read_expression(line)
@@ -36,13 +200,13 @@ def parse_line(text: str, where: str = "") -> Entry:
     options = read_options(line, options)
     if line.rest.text:
         refuse(line.rest.column, 'neither JSON ({"key": "value"}) nor an option (lane=mail) can be read here')
-    for name in OF_COMMANDS:
+    for name in COMMAND_OPTIONS:
         if name in options:
             refuse(options[name].column, f"{name}= is for commands (run: …); a handler declares its own")
     return _entry(start.column, where, options, expression=expression, type=type_name, payload=payload)
 
 
-def _command(line: Line, expression: str, options: dict[str, Given], where: str) -> Entry:
+def _command(line: Line, expression: str, options: dict[str, GivenOptions], where: str) -> ScheduleEntry:
     column = line.rest.column
     line.skip("run:")
     command = line.rest
@@ -56,17 +220,15 @@ def _command(line: Line, expression: str, options: dict[str, Given], where: str)
     return _entry(column, where, options, expression=expression, **said)
 
 
-def _entry(column: int, where: str, options: dict[str, Given], **fields: Any) -> Entry:
+def _entry(column: int, where: str, options: dict[str, GivenOptions], **fields: Any) -> ScheduleEntry:
     values = {name: given.value for name, given in options.items()}
     name = values.pop("name", None) or default_name(fields["type"], fields.get("command"))
     if not re.fullmatch(NAME_PATTERN, name):
         refuse(column, f"{name!r} cannot be its name: give it one with name=, of {NAME_RULE}")
-    return Entry(name=name, where=where, **fields, **values)
+    return ScheduleEntry(name=name, where=where, **fields, **values)
 
 
 # --- the parts of a line ----------------------------------------------------------------------------------
-
-
 def _type(word: Word) -> str:
     if not word.text:
         refuse(word.column, "a type is missing: what is to be enqueued, or run: and a command")
@@ -82,8 +244,8 @@ def _payload(line: Line) -> str:
     if not rest.text.startswith(("{", "[", '"')):
         return "{}"
     try:
-        value, end = jsontext.decode_first(rest.text)
-        text = jsontext.encode(value)
+        value, end = json_text.decode_first(rest.text)
+        text = json_text.encode(value)
     except ValueError as error:
         refuse(rest.column + getattr(error, "pos", 0), f"the payload is no JSON: {getattr(error, 'msg', error)}")
     if not isinstance(value, dict):
@@ -95,9 +257,7 @@ def _payload(line: Line) -> str:
 
 
 # --- whole files ------------------------------------------------------------------------------------------
-
-
-class Problem(NamedTuple):
+class ScheduleProblem(NamedTuple):
     """A line that is refused, or a file that cannot be read (line 0)."""
 
     file: str
@@ -110,11 +270,11 @@ class Problem(NamedTuple):
         return f"{self.file}{at}: {self.reason}"
 
 
-def parse_text(text: str, file: str) -> Iterator[Entry | Problem]:
+def parse_text(text: str, file: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
     """One for each line that says something."""
     for number, line in enumerate(text.split("\n"), start=1):
         if is_meaningful(line):
             try:
                 yield parse_line(line, f"{file}, line {number}")
             except BadSchedule as error:
-                yield Problem(file, number, error.column, error.reason)
+                yield ScheduleProblem(file, number, error.column, error.reason)

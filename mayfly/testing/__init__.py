@@ -5,12 +5,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from mayfly.testing.assertions import assert_enqueued
-    from mayfly.testing.clock import pinned_offset
-    from mayfly.testing.database import FreshDatabase, using_database
-    from mayfly.testing.draining import drain
-    from mayfly.testing.inline import run_inline
-    from mayfly.testing.results import Drained, Run
-    from mayfly.testing.table import EnqueuedJob, enqueued_jobs
+    from mayfly.testing.database import EnqueuedJob, FreshDatabase, enqueued_jobs, pinned_offset, using_database
+    from mayfly.testing.run import Drained, Run, drain, run_inline
 
 __all__ = [
     "Drained", "EnqueuedJob", "FreshDatabase", "Run", "assert_enqueued", "drain", "enqueued_jobs", "pinned_offset",
@@ -19,12 +15,8 @@ __all__ = [
 
 _HOME = {
     "assert_enqueued": "assertions",
-    "pinned_offset": "clock",
-    **dict.fromkeys(("FreshDatabase", "using_database"), "database"),
-    "drain": "draining",
-    "run_inline": "inline",
-    **dict.fromkeys(("Drained", "Run"), "results"),
-    **dict.fromkeys(("EnqueuedJob", "enqueued_jobs"), "table"),
+    **dict.fromkeys(("EnqueuedJob", "FreshDatabase", "enqueued_jobs", "pinned_offset", "using_database"), "database"),
+    **dict.fromkeys(("Drained", "Run", "drain", "run_inline"), "run"),
 }
 
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mayfly import jsontext
-from mayfly.testing.table import EnqueuedJob, enqueued_jobs
+from mayfly import json_text
+from mayfly.testing.database import EnqueuedJob, enqueued_jobs
 
 LISTED = 20
-LONGEST_PAYLOAD = 200  # characters
+MAX_PAYLOAD_SHOWN = 200  # characters
 
 
 def assert_enqueued(
@@ -81,7 +81,7 @@ def _line(job: EnqueuedJob) -> str:
 
 def _shown(payload: Mapping[str, Any]) -> str:
     try:
-        text = jsontext.encode(dict(payload))
+        text = json_text.encode(dict(payload))
     except (TypeError, ValueError):  # a matcher, such as unittest.mock.ANY
         text = repr(payload)
-    return text if len(text) <= LONGEST_PAYLOAD else f"{text[:LONGEST_PAYLOAD]}…"
+    return text if len(text) <= MAX_PAYLOAD_SHOWN else f"{text[:MAX_PAYLOAD_SHOWN]}…"

@@ -1,20 +1,106 @@
-"""Databases for tests: a new SQLite file for each, or one that somebody names, emptied before each."""
+"""The jobs in a test's database, as values."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from mayfly.app import current_app, use_app
-from mayfly.engine import Database
-from mayfly.errors import BadTestDatabase, SharedTestDatabase, UnsafeTestDatabase
-from mayfly.registry import forget_local
+from mayfly import json_text
+from mayfly.bootstrap import load_registry
+from mayfly.client import App, current_app, use_app
+from mayfly.clock import host_clock, pin_offset
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.db.dialects import utc_from_driver
+from mayfly.errors import BadTestDatabase, NeedsTestDatabase, SharedTestDatabase, UnsafeTestDatabase
+from mayfly.queue.followups import BufferedJob, NewChain
+from mayfly.queue.insert import JobValidator, NewJob
+from mayfly.registry import Registry, declared, forget_local
+from mayfly.schema.tables import JOBS
+from mayfly.settings import Settings
 from mayfly.settings.shape import Secret
 from mayfly.settings.values import DATABASE_RULE, database_url, mask_password
-from mayfly.testing.apps import InlineApp
-from mayfly.testing.clock import pinned_offset
-from mayfly.testing.table import empty_tables
+
+TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
+          "mayfly_schedules", "mayfly_batches", "mayfly_chains")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EnqueuedJob:
+    """A row of `mayfly_jobs`: what was enqueued, and what has become of it by now."""
+
+    id: int
+    type: str
+    payload: dict[str, Any]
+    lane: str
+    status: str
+    priority: int
+    run_at: datetime
+    attempts: int
+    max_attempts: int
+    unique_key: str | None
+    group_key: str | None
+    result: Any
+    last_error: str | None
+
+
+COLUMNS = tuple(each.name for each in fields(EnqueuedJob))
+ALL_JOBS = f"SELECT {', '.join(COLUMNS)} FROM mayfly_jobs ORDER BY id"
+
+
+def enqueued_jobs(type: str | None = None) -> list[EnqueuedJob]:
+    """All that was enqueued in this test, whatever has become of it, the oldest first."""
+    rows = inline_app().database.read(lambda connection: connection.execute(ALL_JOBS).all())
+    jobs = [_enqueued(dict(zip(COLUMNS, row, strict=True))) for row in rows]
+    return [job for job in jobs if type in (None, job.type)]
+
+
+def _enqueued(row: dict[str, Any]) -> EnqueuedJob:
+    result = None if row["result"] is None else json_text.decode(row["result"])
+    read = {"payload": json_text.decode(row["payload"]), "result": result, "run_at": utc_from_driver(row["run_at"])}
+    return EnqueuedJob(**{**row, **read})
+
+
+def would_be_enqueued(held: Iterable[BufferedJob]) -> tuple[EnqueuedJob, ...]:
+    """What has no row yet, or none that is known: as it would be, with the id 0."""
+    firsts = (each.first if isinstance(each, NewChain) else each for each in held)
+    return tuple(
+        EnqueuedJob(
+            id=0,
+            type=each.type,
+            payload=json_text.decode(each.payload),
+            lane=each.lane,
+            status=JOBS.pending,
+            priority=each.priority,
+            run_at=each.run_at or host_clock().now(),
+            attempts=0,
+            max_attempts=each.max_attempts,
+            unique_key=each.unique_key,
+            group_key=each.group_key,
+            result=None,
+            last_error=None,
+        )
+        for each in firsts
+        if isinstance(each, NewJob)
+    )
+
+
+def next_run_at(connection: Connection, lanes: Sequence[str]) -> datetime | None:
+    """When the next job of these lanes is due."""
+    names = {f"lane_{number}": lane for number, lane in enumerate(lanes)}
+    listed = ", ".join(f":{name}" for name in names)
+    waiting = f"SELECT MIN(run_at) FROM mayfly_jobs WHERE status = 'pending' AND lane IN ({listed})"
+    found = connection.execute(waiting, names).scalar()
+    return None if found is None else utc_from_driver(found)
+
+
+def empty_tables(connection: Connection) -> None:
+    """All but the lock, whose one row belongs to the schema. Faster than TRUNCATE, which makes each table anew."""
+    for table in TABLES:
+        connection.execute(f"DELETE FROM {table}")
 
 
 @dataclass(frozen=True)
@@ -45,7 +131,7 @@ def using_database(url: str) -> Iterator[FreshDatabase]:
 
 def make_template(path: Path) -> None:
     """A SQLite file to be copied: to migrate one takes as long as a hundred tests."""
-    from mayfly.migrations import migrate
+    from mayfly.schema.migrations import migrate
 
     url = f"sqlite:///{path}"
     migrate(url)
@@ -67,7 +153,7 @@ def prepare_named(url: str, worker: str | None) -> str:
         raise UnsafeTestDatabase(mask_password(own))
     if worker is not None and "{worker}" not in url:
         raise SharedTestDatabase(mask_password(own))
-    from mayfly.migrations import migrate
+    from mayfly.schema.migrations import migrate
 
     migrate(own)
     return own
@@ -86,3 +172,80 @@ def empty(url: str) -> None:
     database = Database(url)
     database.run(empty_tables)
     database.close()
+
+
+@contextmanager
+def pinned_offset(offset: timedelta = timedelta(0)) -> Iterator[None]:
+    """Pin this process's distance to every database, whenever that was opened: `now` is Python's clock plus offset.
+
+    freezegun stops Python's clock only, and a distance measured against a stopped clock would undo the freezing.
+    What the database fills in by itself (created_at, a run_at that was left out) is still its own time, and
+    guards and time-outs still count on the real monotonic clock.
+
+        with freeze_time("2026-05-04 12:00") as frozen, pinned_offset():
+            frozen.tick(3600)
+    """
+    before = pin_offset(offset)
+    try:
+        yield
+    finally:
+        pin_offset(before)
+
+
+class InlineApp(App):
+    """On a database of the test's own, with every handler that was declared by now, those of the test included."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.door = _StampingDoor(settings.payload_limit, settings.max_attempts, self.now)
+        self._loaded: Registry | None = None
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+
+    @property
+    def registry(self) -> Registry:
+        self._loaded = self._loaded or load_registry(self.settings)
+        return replace(self._loaded, handlers={**self._loaded.handlers, **declared()})
+
+
+class AppWithoutDatabase(InlineApp):
+    """For handlers that need none: what the settings name is for real jobs, and no test's."""
+
+    @property
+    def database(self) -> Database:
+        raise NeedsTestDatabase
+
+    def now(self) -> datetime:
+        return host_clock().now()
+
+
+@dataclass(frozen=True)
+class _StampingDoor(JobValidator):
+    """Jobs are due by Python's clock: the database's own, which fills in what is left out, cannot be frozen."""
+
+    now: Callable[[], datetime]
+
+    def admit(self, *given: Any, run_at: datetime | None = None, **options: Any) -> NewJob:
+        return super().admit(*given, run_at=self.now() if run_at is None else run_at, **options)
+
+
+def inline_app() -> InlineApp:
+    """Refused outside of a test's database: nobody's real jobs are run, or looked at, by accident."""
+    app = current_app()
+    if not isinstance(app, InlineApp):
+        raise NeedsTestDatabase
+    return app
+
+
+@contextmanager
+def any_inline_app() -> Iterator[InlineApp]:
+    """The one of this test, or one that works as long as nobody asks for a database."""
+    before = current_app()
+    app = before if isinstance(before, InlineApp) else AppWithoutDatabase(before.settings)
+    use_app(app)
+    try:
+        yield app
+    finally:
+        use_app(before)

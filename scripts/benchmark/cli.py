@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from mayfly import commandline, exits
+from mayfly.process import command_line, exits
 from scripts.benchmark.docs import write_docs
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.environment import environment, warning
@@ -106,4 +106,4 @@ def _write_docs(output: Path) -> int:
 def main() -> None:
     """Told to stop, by whatever signal, it takes its servers down."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    commandline.run(command, "scripts/bench")
+    command_line.run_command(command, "scripts/bench")

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, text
 
-from mayfly.schema import PENDING
+from mayfly.schema.tables import PENDING
 from scripts.benchmark.engines import Engine
 
 SLICE = 100_000

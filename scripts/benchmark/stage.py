@@ -17,8 +17,8 @@ from sqlalchemy import URL, Connection, create_engine, make_url, text
 from sqlalchemy.pool import NullPool
 
 from mayfly.clock import monotonic
-from mayfly.engine import Database
-from mayfly.migrations import migrate
+from mayfly.db.database import Database
+from mayfly.schema.migrations import migrate
 from scripts.benchmark import ledger
 from scripts.benchmark.engines import Engine
 from scripts.benchmark.verify import Ledgers

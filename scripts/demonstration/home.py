@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 
 MARK = ".mayfly-demo"
 CRON_DIRECTORY = Path("cron.d/schedule.d")

@@ -12,7 +12,7 @@ PACKAGES = ("mayfly", "dispatcher", "runner", "handlers", "console")
 
 @dataclass(frozen=True)
 class Import:
-    module: str  # mayfly.jobs.claim
+    module: str  # mayfly.queue.claim
     names: tuple[str, ...]  # what is taken from it; none where the module itself is imported
     line: int
     at_start: bool  # at module level: whoever imports this file imports that too

@@ -161,8 +161,8 @@ def test_only_the_settings_read_the_environment() -> None:
     """What can be tuned is in one table, checked, and shown by `mayfly config`."""
     exceptions = {
         "dispatcher/spawn.py": "posix_spawn must be given the environment that a runner inherits",
-        "mayfly/dev.py": "the dispatcher that it starts inherits the environment, with its log on the terminal",
-        "mayfly/terminal.py": "NO_COLOR is every program's, not a setting of ours",
+        "mayfly/cli/dev.py": "the dispatcher that it starts inherits the environment, with its log on the terminal",
+        "mayfly/format.py": "NO_COLOR is every program's, not a setting of ours",
     }
     found = [
         each for source in sources(*MACHINERY) if not is_settings(source) for each in environment_readings(source)
@@ -174,8 +174,8 @@ def test_only_the_settings_read_the_environment() -> None:
 def test_only_the_command_line_builds_settings() -> None:
     """Everything else takes them as an argument, and can be tested with others."""
     exceptions = {
-        "mayfly/app.py": "an application that enqueues has no command line of ours",
-        "mayfly/doctor.py": "settings that cannot be loaded are the first thing it reports",
+        "mayfly/client.py": "an application that enqueues has no command line of ours",
+        "mayfly/cli/doctor.py": "settings that cannot be loaded are the first thing it reports",
     }
     inside = (source for source in sources() if not (is_settings(source) or is_cli(source)))
     found = [each for source in inside for each in settings_built(source)]
@@ -186,13 +186,12 @@ def test_only_the_command_line_builds_settings() -> None:
 def test_only_the_command_line_ends_the_process() -> None:
     """Everything else returns its exit code, or raises."""
     exceptions = {
-        "mayfly/commandline.py": "how every command ends",
-        "mayfly/hooks/find.py": "catches SystemExit: as registry.py does",
-        "mayfly/prctl.py": "a runner whose dispatcher died before it could ask to die with it",
-        "mayfly/testing/process.py": "knows SystemExit, the job's failure, from Ctrl-C, the test's end",
+        "mayfly/process/command_line.py": "how every command ends",
+        "mayfly/monitoring/hooks.py": "catches SystemExit: as registry.py does",
+        "mayfly/testing/runtime.py": "knows SystemExit, the job's failure, from Ctrl-C, the test's end",
         "mayfly/registry.py": "catches SystemExit: a handler module that exits must not end the runner",
         "runner/hooks.py": "catches SystemExit: a hook that exits must not end the runner",
-        "mayfly/forking.py": "a forked child must never return into the stack it was forked from",
+        "mayfly/process/fork.py": "a forked child must never return into the stack it was forked from",
     }
     inside = (source for source in sources(*MACHINERY) if not is_cli(source))
     found = [each for source in inside for each in exits_called(source)]
@@ -229,24 +228,24 @@ def test_every_difference_between_databases_is_explained() -> None:
 # --- modules that decide ----------------------------------------------------------------------------------
 
 PURE = (
-    "dispatcher/endings.py",
+    "dispatcher/exits.py",
     "dispatcher/plan.py",
     "dispatcher/summary.py",
-    "mayfly/alerts/decide.py",
-    "mayfly/backoff.py",
-    "mayfly/outcome.py",
-    "mayfly/schedules/decide.py",
-    "mayfly/schedules/entry.py",
-    "mayfly/schedules/fields.py",
-    "mayfly/schedules/options.py",
+    "mayfly/monitoring/alerts.py",
+    "mayfly/queue/policy.py",
+    "mayfly/queue/outcome.py",
+    "mayfly/schedules/fire.py",
     "mayfly/schedules/parse.py",
-    "mayfly/schedules/recurrence.py",
-    "mayfly/schedules/words.py",
-    "mayfly/tally.py",
-    "mayfly/slicing.py",
-    "mayfly/verdict.py",
-    "mayfly/wording.py",
-    "runner/pace.py",
+    "mayfly/schedules/cron.py",
+    "mayfly/schedules/parse.py",
+    "mayfly/schedules/parse.py",
+    "mayfly/schedules/cron.py",
+    "mayfly/schedules/cron.py",
+    "mayfly/stats/histograms.py",
+    "mayfly/job.py",
+    "mayfly/queue/policy.py",
+    "mayfly/queue/failure.py",
+    "runner/claims.py",
 )
 PLAIN_PYTHON = {
     "bisect",
@@ -265,7 +264,7 @@ VALUES = {
     f"mayfly.{name}"
     for name in ("backoff", "exits", "job", "jsontext", "outcome", "slicing", "tally", "verdict", "wording")
 }
-VALUES |= {"dispatcher.endings", "dispatcher.plan", "mayfly.settings.values"}
+VALUES |= {"dispatcher.exits", "dispatcher.plan", "mayfly.settings.values"}
 VALUES |= {
     "mayfly.schedules",
     *(f"mayfly.schedules.{name}" for name in ("entry", "fields", "options", "parse", "recurrence", "words")),
@@ -277,7 +276,7 @@ NAMES_OF_SIGNALS = {"signal.Signals"}
 def impurities(source: Source) -> Iterator[str]:
     for each in source.imports:
         reached = {f"{each.module}.{name}" for name in each.names} if each.module == "mayfly" else {each.module}
-        from_page = each.module == "mayfly.page" and set(each.names) <= PAGE_VALUES
+        from_page = each.module == "mayfly.process.status_page" and set(each.names) <= PAGE_VALUES
         if not (reached <= VALUES or each.top in PLAIN_PYTHON or from_page or each.module == "signal"):
             yield source.at(each.line, f"decides, and so must not import {each.module}")
     for name, node in source.uses():
@@ -425,8 +424,8 @@ def test_what_a_dialect_says_otherwise_without_a_reason_is_seen(body: str, found
         "from random import random",
         "from sqlalchemy import select",
         "from mayfly import clock",
-        "from mayfly.engine import Database",
-        "from mayfly.page import Page",
+        "from mayfly.db.database import Database",
+        "from mayfly.process.status_page import Page",
         "import signal\nsignal.alarm(1)",
         "from datetime import datetime\nnow = datetime.now(UTC)",
         "x = open('y')",

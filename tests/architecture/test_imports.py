@@ -45,7 +45,7 @@ MIGRATIONS = ("mayfly/migrations/", "handlers/migrations/")  # those of handlers
 
 def behind_the_shop_window(source: Source) -> Iterator[str]:
     for each in source.imports:
-        if source.path.startswith(MIGRATIONS) and each.module.startswith("mayfly.migrations."):
+        if source.path.startswith(MIGRATIONS) and each.module.startswith("mayfly.schema.migrations."):
             continue
         if each.module == "mayfly":
             for name in each.names:
@@ -62,12 +62,12 @@ def alembic_elsewhere(source: Source) -> Iterator[str]:
         if each.top == "alembic":
             yield source.at(each.line, "only mayfly/migrations imports Alembic")
         reached = {each.module, *(f"{each.module}.{name}" for name in each.names)}
-        if each.at_start and any(f"{module}.".startswith("mayfly.migrations.") for module in reached):
-            yield source.at(each.line, "Alembic is slow to import: import mayfly.migrations where it is used")
+        if each.at_start and any(f"{module}.".startswith("mayfly.schema.migrations.") for module in reached):
+            yield source.at(each.line, "Alembic is slow to import: import mayfly.schema.migrations where it is used")
 
 
-SQLALCHEMY = (*MIGRATIONS, "mayfly/lending.py")  # and what imports those imports it
-SQLALCHEMY_LATER = ("mayfly/engine.py", "mayfly/jobs/foreign.py", "mayfly/dialect/address.py")
+SQLALCHEMY = (*MIGRATIONS, "mayfly/db/sqlalchemy.py")  # and what imports those imports it
+SQLALCHEMY_LATER = ("mayfly/db/database.py", "mayfly/db/connection.py", "mayfly/db/url.py")
 
 
 def sqlalchemy_elsewhere(source: Source) -> Iterator[str]:
@@ -77,7 +77,7 @@ def sqlalchemy_elsewhere(source: Source) -> Iterator[str]:
         reached = {each.module, *(f"{each.module}.{name}" for name in each.names)}
         if each.top == "sqlalchemy" and not each.for_types and source.path not in SQLALCHEMY_LATER:
             yield source.at(each.line, "SQLAlchemy is for migrations and for job.transaction() alone")
-        elif each.at_start and (each.top == "sqlalchemy" or "mayfly.lending" in reached):
+        elif each.at_start and (each.top == "sqlalchemy" or "mayfly.db.sqlalchemy" in reached):
             yield source.at(each.line, "SQLAlchemy is slow to import: import it where it is used")
 
 
@@ -91,7 +91,7 @@ def web_elsewhere(source: Source) -> Iterator[str]:
 
 
 DRIVERS = {"pymysql", "psycopg", "sqlite3", "MySQLdb", "psycopg2"}
-ONE_DIALECT = ("mayfly.dialect.mysql", "mayfly.dialect.postgres", "mayfly.dialect.sqlite")
+ONE_DIALECT = ("mayfly.db.dialects.mysql", "mayfly.db.dialects.postgres", "mayfly.db.dialects.sqlite")
 
 
 def drivers_elsewhere(source: Source) -> Iterator[str]:
@@ -157,7 +157,7 @@ def test_the_few_who_may_import_sqlalchemy_do() -> None:
     """A rule about a file that was moved, or that no longer needs it, would hold for ever."""
     found = {source.path for source in sources() for each in source.imports if each.top == "sqlalchemy"}
 
-    assert {*SQLALCHEMY_LATER, "mayfly/lending.py", "mayfly/migrations/__init__.py"} <= found
+    assert {*SQLALCHEMY_LATER, "mayfly/db/sqlalchemy.py", "mayfly/schema/migrations.py"} <= found
 
 
 def test_only_the_console_knows_the_web() -> None:
@@ -165,7 +165,7 @@ def test_only_the_console_knows_the_web() -> None:
     found = [each for source in sources() for each in web_elsewhere(source)]
 
     assert not found, told(found)
-    assert not loaded_after("import dispatcher.cli, runner.cli, mayfly.cli") & WEB
+    assert not loaded_after("import dispatcher.cli, runner.cli, mayfly.cli.main") & WEB
 
 
 def test_only_the_dialects_import_drivers() -> None:
@@ -186,7 +186,7 @@ def test_modules_are_named_by_text_in_few_places() -> None:
     """Where handlers and hooks are found by their settings, a dialect by a URL, and where the shop windows open."""
     found = {each.partition(":")[0] for source in sources() for each in imports_by_text(source)}
 
-    by_setting = {"mayfly/registry.py", "mayfly/hooks/find.py", "mayfly/dialect/choose.py"}
+    by_setting = {"mayfly/registry.py", "mayfly/monitoring/hooks.py", "mayfly/db/dialects.py"}
     assert found <= {"mayfly/__init__.py", "mayfly/testing/__init__.py", *by_setting}, told(sorted(found))
 
 
@@ -240,7 +240,7 @@ def test_everything_in_the_shop_window_is_there() -> None:
     ("path", "text"),
     [
         ("mayfly/x.py", "import dispatcher"),
-        ("mayfly/jobs/x.py", "from runner.life import live"),
+        ("mayfly/jobs/x.py", "from runner.main import live"),
         ("mayfly/x.py", "def late():\n    import runner"),
         ("dispatcher/x.py", "from runner import cli"),
         ("dispatcher/x.py", "if True:\n    import runner.cli"),
@@ -250,7 +250,7 @@ def test_everything_in_the_shop_window_is_there() -> None:
         ("console/x.py", "from dispatcher import cycle"),
         ("runner/x.py", "from tests import factories"),
         ("mayfly/testing/x.py", "def late():\n    import dispatcher.cycle"),
-        ("mayfly/app.py", "from mayfly.testing.clock import pinned_offset"),
+        ("mayfly/client.py", "from mayfly.testing.database import pinned_offset"),
         ("handlers/x.py", "import mayfly.testing"),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_broken_table_is_seen(path: str, text: str) -> None:
     ("path", "text"),
     [
         ("dispatcher/x.py", "def child():\n    from runner.cli import run_assigned"),
-        ("dispatcher/x.py", "import dispatcher.plan\nfrom mayfly.jobs import claim"),
+        ("dispatcher/x.py", "import dispatcher.plan\nfrom mayfly.queue import claim"),
         ("dispatcher/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import runner.guard"),
         ("mayfly/testing/x.py", "from runner.invoke import Invoker\nfrom mayfly.testing import clock"),
         ("mayfly/jobs/x.py", "from . import claim\nfrom ..clock import pause"),
@@ -278,7 +278,7 @@ def test_what_the_table_allows_is_not_seen(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["from mayfly import engine", "import mayfly.engine", "from mayfly.jobs.enqueue import Door"]
+    "text", ["from mayfly import engine", "import mayfly.db.database", "from mayfly.queue.insert import Door"]
 )
 def test_a_look_behind_the_window_is_seen(text: str) -> None:
     """However it is written."""
@@ -290,9 +290,9 @@ def test_a_look_behind_the_window_is_seen(text: str) -> None:
     [
         "import alembic",
         "def f():\n    from alembic import op",
-        "from mayfly.migrations import migrate",
+        "from mayfly.schema.migrations import migrate",
         "from mayfly import migrations",
-        "import mayfly.migrations.portable",
+        "import mayfly.schema.migrations.ddl",
     ],
 )
 def test_alembic_elsewhere_is_seen(text: str) -> None:
@@ -306,12 +306,12 @@ def test_alembic_elsewhere_is_seen(text: str) -> None:
         ("mayfly/x.py", "import sqlalchemy", 1),
         ("mayfly/x.py", "def f():\n    from sqlalchemy.exc import DBAPIError", 1),
         ("mayfly/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sqlalchemy", 0),
-        ("mayfly/x.py", "from mayfly.lending import lend", 1),
+        ("mayfly/x.py", "from mayfly.db.sqlalchemy import lend", 1),
         ("mayfly/x.py", "from mayfly import lending", 1),
-        ("mayfly/engine.py", "from sqlalchemy.exc import DBAPIError", 1),
-        ("mayfly/engine.py", "def f():\n    from sqlalchemy.exc import DBAPIError", 0),
-        ("mayfly/engine.py", "def f():\n    from mayfly.lending import lend", 0),
-        ("mayfly/lending.py", "import sqlalchemy", 0),
+        ("mayfly/db/database.py", "from sqlalchemy.exc import DBAPIError", 1),
+        ("mayfly/db/database.py", "def f():\n    from sqlalchemy.exc import DBAPIError", 0),
+        ("mayfly/db/database.py", "def f():\n    from mayfly.db.sqlalchemy import lend", 0),
+        ("mayfly/db/sqlalchemy.py", "import sqlalchemy", 0),
         ("mayfly/migrations/x.py", "import sqlalchemy", 0),
     ],
 )
@@ -321,7 +321,7 @@ def test_sqlalchemy_elsewhere_is_seen(path: str, text: str, found: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["import pymysql", "from psycopg.rows import dict_row", "from mayfly.dialect import sqlite"]
+    "text", ["import pymysql", "from psycopg.rows import dict_row", "from mayfly.db.dialects import sqlite"]
 )
 def test_a_driver_elsewhere_is_seen(text: str) -> None:
     """However it is written."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from mayfly.migrations import migrate
+from mayfly.schema.migrations import migrate
 from tests.browser.browsers import Visitors, chromium
 from tests.browser.consoles import Console
 from tests.browser.sample import SETTINGS, fill

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from playwright.sync_api import Page, expect
 
-from mayfly.migrations import migrate
+from mayfly.schema.migrations import migrate
 from tests.browser.browsers import Visitors
 from tests.browser.checks import Finding, check
 from tests.browser.consoles import Console

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from mayfly.app import App, use_app
-from mayfly.engine import Database
+from mayfly.client import App, use_app
+from mayfly.db.database import Database
 from mayfly.settings import load_settings
 
 

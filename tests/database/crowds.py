@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 
-from mayfly.engine import Database
-from mayfly.migrations import migrate
+from mayfly.db.database import Database
+from mayfly.schema.migrations import migrate
 from tests.databases import Databases
 from tests.servers import engine_names
 

@@ -9,19 +9,18 @@ from typing import Any, TypeVar, cast
 import pytest
 from sqlalchemy import Row, Table, insert, select, text, update
 
-from mayfly.engine import Database
-from mayfly.fleet.place import Place, Process, this_place, this_process
+from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment, add_planned
 from mayfly.job import Job
-from mayfly.jobs.claim import Claimant, Claimed, Front, claim, jobs_from
-from mayfly.jobs.settlement import Settler
-from mayfly.logs import silent_log
-from mayfly.schema import JOBS
-from runner.claims import Claims
-from runner.horizon import Horizon
-from runner.lifelines import MainLifeline
-from runner.outbox import Outbox
-from runner.pausing import Pausing
+from mayfly.log import silent_log
+from mayfly.process.identity import Host, Process, this_host, this_process
+from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
+from mayfly.queue.outcome import Settler
+from mayfly.schema.tables import JOBS
+from runner.claims import Claims, PauseCache
+from runner.guard import RunnerDeadline
+from runner.job_runtime import MainThreadRuntime
+from runner.settle_buffer import SettleBuffer
 from tests import tables
 from tests.looking import run
 from tests.servers import engine_names
@@ -50,7 +49,7 @@ def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", *
     return jobs_from(make_claim(database, claimant, size), claimant.lane)
 
 
-def make_claim(database: Database, claimant: Claimant, size: int = 5, front: Front | None = None) -> Claimed:
+def make_claim(database: Database, claimant: Claimant, size: int = 5, front: ClaimCursor | None = None) -> Claimed:
     now = database.clock.now()
     return database.run(lambda connection: claim(connection, JOBS, claimant, size, now, front))
 
@@ -63,17 +62,17 @@ def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
     return Settler(worker_id, cycle_id, counted_as=worker_id)
 
 
-def make_claims(database: Database, pausing: Pausing | None = None) -> Claims:
+def make_claims(database: Database, pausing: PauseCache | None = None) -> Claims:
     """Those of a runner that was just planned."""
     insert_runner(database)
     lease_until = database.clock.now() + timedelta(hours=1)
     told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    return Claims(database, Outbox(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
+    return Claims(database, SettleBuffer(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
 
 
-def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainLifeline:
+def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainThreadRuntime:
     """For a handler that does not ask how much time it has."""
-    return MainLifeline(worker_id, cast(Horizon, None), database)
+    return MainThreadRuntime(worker_id, cast(RunnerDeadline, None), database)
 
 
 def insert_runner(
@@ -81,7 +80,7 @@ def insert_runner(
     worker_id: str = "worker-1",
     lane: str = "default",
     *,
-    place: Place | None = None,
+    place: Host | None = None,
     process: Process | None = None,
     lease_seconds: float = 60,
 ) -> None:
@@ -89,7 +88,7 @@ def insert_runner(
     now = database.clock.now()
     lease_until = now + timedelta(seconds=lease_seconds)
     assignment = Assignment(worker_id, lane, CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    where, who = place or this_place("here"), process or this_process()
+    where, who = place or this_host("here"), process or this_process()
     database.run(lambda connection: add_planned(connection, [assignment], where, who, now))
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mayfly.connection import Connection
-from mayfly.dialect import Values
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.db.dialects import Values
 
 BITMAP = "Bitmap Heap Scan"
 

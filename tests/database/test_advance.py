@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mayfly.clock import monotonic
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import (
     BadCheckpoint,
     BadProgress,
@@ -19,39 +19,37 @@ from mayfly.errors import (
     SliceEnded,
 )
 from mayfly.job import Job
-from mayfly.jobs.enqueue import NewJob
-from mayfly.jobs.held import hold
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import Kind, Outcome
-from mayfly.page import Page
-from mayfly.schema import JOBS
-from mayfly.verdict import after_slice
-from runner.guard import Guard
-from runner.horizon import Horizon
-from runner.lifelines import LoopLifeline, MainLifeline, ThreadLifeline
+from mayfly.process.status_page import StatusPage
+from mayfly.queue.followups import buffer_job
+from mayfly.queue.insert import NewJob
+from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
+from mayfly.queue.policy import after_slice
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from runner.guard import Guard, RunnerDeadline
+from runner.job_runtime import AsyncRuntime, MainThreadRuntime, ThreadRuntime
 from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 from tests.recording import recorded
 
 Begin = Callable[..., Job]
-SLICED = Outcome(Kind.SLICED, keeps_attempt=True)
+SLICED = Outcome(OutcomeKind.SLICED, keeps_attempt=True)
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Page:
-    return Page(tmp_path / "worker-1.page")
+def page(tmp_path: Path) -> StatusPage:
+    return StatusPage(tmp_path / "worker-1.page")
 
 
 @pytest.fixture
-def begin(database: Database, page: Page) -> Begin:
+def begin(database: Database, page: StatusPage) -> Begin:
     """Claim the next job and let it run, in a window that ends after so many seconds."""
 
     def begin(seconds: float = inf, ran: float = 0.0, timeout: float | None = None) -> Job:
         [job] = claim_jobs(database, 1)
         now = monotonic()
         page.start(job.id, now - ran, timeout)
-        job.lifeline = MainLifeline("worker-1", Horizon(Guard(now + seconds, page), page), database)
+        job.lifeline = MainThreadRuntime("worker-1", RunnerDeadline(Guard(now + seconds, page), page), database)
         return job
 
     return begin
@@ -75,12 +73,12 @@ def test_the_next_run_finds_the_last_checkpoint(database: Database, begin: Begin
     assert claim_jobs(database)[0].state == {"row": 8, "name": "Zoë"}
 
 
-@pytest.mark.parametrize("lifeline", [LoopLifeline, ThreadLifeline])
-def test_it_works_beside_the_main_thread(database: Database, begin: Begin, lifeline: type[LoopLifeline]) -> None:
+@pytest.mark.parametrize("lifeline", [AsyncRuntime, ThreadRuntime])
+def test_it_works_beside_the_main_thread(database: Database, begin: Begin, lifeline: type[AsyncRuntime]) -> None:
     """The same statement, through another connection."""
     job_id = insert_row(database)
     job = begin()
-    assert isinstance(job.lifeline, MainLifeline)
+    assert isinstance(job.lifeline, MainThreadRuntime)
     job.lifeline = lifeline("worker-1", job.lifeline.horizon, lambda: database)
 
     job.checkpoint(7)
@@ -151,7 +149,7 @@ def test_a_run_does_not_live_on_what_a_failed_one_moved(database: Database, begi
     insert_row(database)
     job = begin()
     job.checkpoint(1)
-    settle_one(database, job, Outcome(Kind.FAILED))
+    settle_one(database, job, Outcome(OutcomeKind.FAILED))
 
     [again] = claim_jobs(database)
 
@@ -162,12 +160,12 @@ def test_what_was_enqueued_before_a_checkpoint_is_written_with_it(database: Data
     """Once: a run that goes on behind it does not enqueue it again; and not at all where the job is not ours."""
     job_id = insert_row(database)
     job = begin()
-    hold(job, [NewJob("child", "{}", "children", 5, 1)])
+    buffer_job(job, [NewJob("child", "{}", "children", 5, 1)])
 
     job.checkpoint(1)
     job.checkpoint(2)
     first = len(claim_ids(database, lane="children"))
-    hold(job, [NewJob("child", "{}", "children", 5, 1)])
+    buffer_job(job, [NewJob("child", "{}", "children", 5, 1)])
     change_job(database, job_id, worker_id="worker-2")
     with pytest.raises(LeaseGone):
         job.checkpoint(3)
@@ -209,7 +207,7 @@ def test_a_stop_ends_it_at_once(database: Database, begin: Begin) -> None:
     """A deploy need not wait for what can go on elsewhere."""
     insert_row(database)
     job = begin()
-    assert isinstance(job.lifeline, MainLifeline)
+    assert isinstance(job.lifeline, MainThreadRuntime)
     job.lifeline.horizon._guard.stopped_by = "SIGTERM"
 
     with pytest.raises(SliceEnded):

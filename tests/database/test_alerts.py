@@ -7,21 +7,30 @@ from typing import Any
 
 import pytest
 
-from mayfly.alerts import store
-from mayfly.alerts.decide import AGAIN, Alert, Kind, Symptom, Told
-from mayfly.alerts.look import FORGOTTEN_AFTER, SILENT_AFTER, look
-from mayfly.alerts.store import KEPT, LEASE, load_alerts
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.fleet.runners import Ended, close_runner
-from mayfly.jobs import pauses
-from mayfly.jobs.pauses import Pause
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import Kind as Outcomes
-from mayfly.outcome import Outcome
-from mayfly.schema import JOBS
+from mayfly.fleet.runners import EndedRunner, close_runner
+from mayfly.monitoring import alerts
+from mayfly.monitoring.alerts import (
+    HOST_FORGOTTEN_AFTER,
+    HOST_SILENT_AFTER,
+    KEEP_RESOLVED,
+    LEASE,
+    REPEAT_AFTER,
+    Alert,
+    AlertKind,
+    AlertState,
+    Symptom,
+    detect,
+    load_alerts,
+)
+from mayfly.queue import pauses
+from mayfly.queue.outcome import Outcome, Settlement
+from mayfly.queue.outcome import OutcomeKind as Outcomes
+from mayfly.queue.pauses import Pause
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from mayfly.settings import load
 from mayfly.settings.shape import Settings
 from tests.database.factories import change_job, claim_jobs, in_threads, insert_runner, make_settler
@@ -30,7 +39,7 @@ from tests.factories import NOON, insert_row, insert_rows
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 DIES = Outcome(Outcomes.DEAD, error="no such customer\n…", fingerprint="f1", attempt_ending=Outcomes.FAILED)
 FAILS = Outcome(Outcomes.FAILED, error="timeout", fingerprint="f2", attempt_ending=Outcomes.FAILED)
-LATE = Symptom(Kind.LATE, "mail", "the oldest job waits", NOON)
+LATE = Symptom(AlertKind.LATE, "mail", "the oldest job waits", NOON)
 
 
 @pytest.fixture
@@ -40,7 +49,7 @@ def plain(tmp_path: Path) -> Settings:
 
 def found(database: Database, settings: Settings, later: timedelta = timedelta(0)) -> list[Symptom]:
     now = database.clock.now() + later
-    return database.read(lambda connection: look(connection, settings, now))
+    return database.read(lambda connection: detect(connection, settings, now))
 
 
 # --- what is found ----------------------------------------------------------------------------------------
@@ -63,7 +72,7 @@ def test_dead_jobs_are_found_by_type_and_error(database: Database, plain: Settin
 
     [symptom] = found(database, plain)
 
-    assert (symptom.kind, symptom.subject, symptom.times) == (Kind.DEAD, "send", 2)
+    assert (symptom.kind, symptom.subject, symptom.times) == (AlertKind.DEAD, "send", 2)
     assert symptom.detail == f"2 jobs are dead, the last is job {ids[1]} (send, lane default): no such customer"
 
 
@@ -77,23 +86,23 @@ def test_a_dead_job_is_forgotten_after_an_hour_or_when_somebody_sees_to_it(
     assert len(found(database, plain)) == 1
     assert found(database, plain, HOUR + SECOND) == []
     change_job(database, job, status="pending", finished_at=None)
-    assert [each for each in found(database, plain) if each.kind is Kind.DEAD] == []
+    assert [each for each in found(database, plain) if each.kind is AlertKind.DEAD] == []
 
 
 @pytest.mark.parametrize(
     ("ended", "told"),
     [
-        (Ended("crash", signal=9), "were ended by signal 9 (crash)"),
-        (Ended("timeout", signal=9), "were ended by signal 9 (timeout)"),
-        (Ended("crash", exit_code=0), "crashed (crash)"),
-        (Ended("lost"), "disappeared (lost)"),
-        (Ended("ok", exit_code=0), None),
-        (Ended("error", exit_code=1), None),
-        (Ended("timeout", exit_code=2), None),
+        (EndedRunner("crash", signal=9), "were ended by signal 9 (crash)"),
+        (EndedRunner("timeout", signal=9), "were ended by signal 9 (timeout)"),
+        (EndedRunner("crash", exit_code=0), "crashed (crash)"),
+        (EndedRunner("lost"), "disappeared (lost)"),
+        (EndedRunner("ok", exit_code=0), None),
+        (EndedRunner("error", exit_code=1), None),
+        (EndedRunner("timeout", exit_code=2), None),
     ],
 )
 def test_runners_that_were_killed_are_found(
-    database: Database, plain: Settings, ended: Ended, told: str | None
+    database: Database, plain: Settings, ended: EndedRunner, told: str | None
 ) -> None:
     """Not those that ended by themselves, however they did."""
     insert_runner(database, "worker-1", "mail")
@@ -114,7 +123,7 @@ def test_a_lane_whose_target_has_passed_is_late(database: Database, plain: Setti
 
     [symptom] = found(database, plain)
 
-    assert (symptom.kind, symptom.subject) == (Kind.LATE, "mail")
+    assert (symptom.kind, symptom.subject) == (AlertKind.LATE, "mail")
     assert symptom.detail == "the oldest job of lane mail waits for 6 min, and should for 5 min at most"
 
 
@@ -129,7 +138,7 @@ def test_a_lane_that_is_paused_is_not_late(database: Database, plain: Settings) 
 
 @pytest.mark.parametrize(
     ("age", "is_silent"),
-    [(SILENT_AFTER - SECOND, False), (SILENT_AFTER + SECOND, True), (FORGOTTEN_AFTER + SECOND, False)],
+    [(HOST_SILENT_AFTER - SECOND, False), (HOST_SILENT_AFTER + SECOND, True), (HOST_FORGOTTEN_AFTER + SECOND, False)],
 )
 def test_a_host_whose_cycles_stay_away_is_silent(
     database: Database, plain: Settings, age: timedelta, is_silent: bool
@@ -138,7 +147,7 @@ def test_a_host_whose_cycles_stay_away_is_silent(
     for host, at in (("here", database.clock.now()), ("there", database.clock.now() - age)):
         cycle(database, host, at)
 
-    assert [(each.kind, each.subject) for each in found(database, plain)] == [(Kind.SILENT, "there")] * is_silent
+    assert [(each.kind, each.subject) for each in found(database, plain)] == [(AlertKind.SILENT, "there")] * is_silent
 
 
 # --- what is told, and by whom ----------------------------------------------------------------------------
@@ -147,11 +156,11 @@ def test_a_host_whose_cycles_stay_away_is_silent(
 def test_an_alert_is_kept_as_it_is_found(database: Database) -> None:
     """First, last, how often; and that it is over."""
     note(database, [LATE], NOON)
-    note(database, [Symptom(Kind.LATE, "mail", "still", NOON + MINUTE, times=2)], NOON + MINUTE)
+    note(database, [Symptom(AlertKind.LATE, "mail", "still", NOON + MINUTE, times=2)], NOON + MINUTE)
     note(database, [], NOON + 2 * MINUTE)
 
     [alert] = database.read(load_alerts)
-    assert (alert.kind, alert.subject, alert.detail, alert.times) == (Kind.LATE, "mail", "still", 2)
+    assert (alert.kind, alert.subject, alert.detail, alert.times) == (AlertKind.LATE, "mail", "still", 2)
     assert (alert.first_at, alert.last_at) == (NOON, NOON + MINUTE)
     assert alert.recovered_at == NOON + 2 * MINUTE
 
@@ -175,7 +184,7 @@ def test_it_is_told_once_an_hour(database: Database) -> None:
 
     assert note(database, [LATE], NOON + MINUTE) == []
     assert not take(database, alert, NOON + MINUTE)
-    assert len(note(database, [LATE], NOON + AGAIN)) == 1
+    assert len(note(database, [LATE], NOON + REPEAT_AFTER)) == 1
 
 
 def test_that_it_is_over_is_told_once(database: Database) -> None:
@@ -184,7 +193,7 @@ def test_that_it_is_over_is_told_once(database: Database) -> None:
     [over] = note(database, [], NOON + MINUTE)
     tell(database, over, NOON + MINUTE)
 
-    assert (over.state, over.told_at) == (Told.RECOVERED, NOON)
+    assert (over.state, over.told_at) == (AlertState.RECOVERED, NOON)
     assert note(database, [], NOON + 2 * MINUTE) == []
     assert not take(database, over, NOON + 2 * MINUTE)
 
@@ -196,7 +205,7 @@ def test_what_nobody_took_is_told_by_the_next(database: Database) -> None:
     assert not take(database, alert, NOON + SECOND)
     assert take(database, alert, NOON + LEASE)
 
-    database.run(partial(store.give_back, alert=alert))
+    database.run(partial(alerts.release, alert=alert))
 
     assert take(database, alert, NOON + LEASE + SECOND)
 
@@ -206,30 +215,30 @@ def test_what_is_long_over_is_forgotten(database: Database) -> None:
     note(database, [LATE], NOON)
     note(database, [], NOON)
 
-    note(database, [], NOON + KEPT + SECOND)
+    note(database, [], NOON + KEEP_RESOLVED + SECOND)
 
     assert database.read(load_alerts) == []
 
 
 def test_a_long_name_and_a_long_reason_are_kept(database: Database) -> None:
     """A type has 64 letters at most, and an error as many as it likes."""
-    note(database, [Symptom(Kind.DEAD, "ß" * 300, "€" * 70_000, NOON)], NOON)
+    note(database, [Symptom(AlertKind.DEAD, "ß" * 300, "€" * 70_000, NOON)], NOON)
 
     [alert] = database.read(load_alerts)
     assert (alert.subject, len(alert.detail)) == ("ß" * 190, 70_000)
 
 
 def note(database: Database, symptoms: list[Symptom], now: Any) -> list[Alert]:
-    return database.run(lambda connection: store.note(connection, symptoms, now))
+    return database.run(lambda connection: alerts.record_changes(connection, symptoms, now))
 
 
 def take(database: Database, alert: Alert, now: Any) -> bool:
-    return database.run(lambda connection: store.take(connection, alert, now))
+    return database.run(lambda connection: alerts.take_due(connection, alert, now))
 
 
 def tell(database: Database, alert: Alert, now: Any) -> None:
     assert take(database, alert, now)
-    database.run(lambda connection: store.note_told(connection, alert, now))
+    database.run(lambda connection: alerts.record_sent(connection, alert, now))
 
 
 def cycle(database: Database, host: str, at: Any) -> None:

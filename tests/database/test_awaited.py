@@ -4,15 +4,14 @@ import pytest
 
 import mayfly
 from mayfly import batch, chain
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.job import Job
-from mayfly.jobs import awaited
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.logs import silent_log
-from mayfly.outcome import DONE
-from mayfly.schema import JOBS
-from runner.outbox import Outbox
+from mayfly.log import silent_log
+from mayfly.queue import followups
+from mayfly.queue.outcome import DONE, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from runner.settle_buffer import SettleBuffer
 from tests.database.factories import make_claims, make_settler, rows_of
 from tests.recording import recorded
 from tests.tables import jobs
@@ -75,7 +74,7 @@ def test_jobs_without_a_group_and_those_of_schedules_cost_nothing(database: Data
 def test_what_is_done_at_once_is_one_statement_in_a_group_too(database: Database) -> None:
     """ack="each"."""
     mayfly.enqueue("plain", group_key="customer-7")
-    outbox = Outbox(database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(database, JOBS, make_settler(), silent_log())
     [job] = make_claims(database).next()
 
     with recorded() as sent:
@@ -88,8 +87,8 @@ def test_where_very_many_batches_are_open_every_group_may_be_one(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child of one that was not listed is not forgotten."""
-    monkeypatch.setattr(awaited, "MOST_BATCHES", 2)
-    monkeypatch.setattr(awaited, "WAITING", awaited.WAITING.replace("LIMIT 100", "LIMIT 2"))
+    monkeypatch.setattr(followups, "MAX_BATCHES", 2)
+    monkeypatch.setattr(followups, "WAITING", followups.WAITING.replace("LIMIT 100", "LIMIT 2"))
     for name in ("a", "b", "c"):
         with batch(name, on_complete="report"):
             mayfly.enqueue(f"child of {name}")

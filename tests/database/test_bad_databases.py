@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import make_url
 
 from mayfly.clock import monotonic
-from mayfly.dialect import base
-from mayfly.engine import Database
+from mayfly.db.database import Database
+from mayfly.db.dialects import base
 from mayfly.errors import (
     BadDatabaseOption,
     DatabaseAway,
@@ -23,8 +23,8 @@ from mayfly.errors import (
     SchemaNewer,
     SchemaOlder,
 )
-from mayfly.migrations import migrate
-from mayfly.version import require_version
+from mayfly.schema.migrations import migrate
+from mayfly.schema.version import require_version
 from tests.database.factories import run_sql, servers_only, sqlite_only
 
 SECRET = "correct-horse"

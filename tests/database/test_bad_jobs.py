@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import BadField, BadJob
 from tests.database.factories import rows_of
 from tests.tables import jobs

@@ -9,23 +9,21 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly import batch, jsontext, step
-from mayfly.app import App
-from mayfly.engine import Database
+from mayfly import batch, json_text, step
+from mayfly.admin.batches import abandon_batch
+from mayfly.client import App
+from mayfly.db.database import Database
 from mayfly.errors import BadField, BadPayload, BadStep, BatchClosed, BatchExists, BatchTaken
-from mayfly.job import Job
-from mayfly.jobs.batches import complete_all
-from mayfly.jobs.childless import childless
-from mayfly.jobs.filling import abandon_batch, seal_batch
-from mayfly.jobs.prune import Keep, prune
-from mayfly.jobs.running import RUNNING
-from mayfly.jobs.settle import Settled, settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.logs import silent_log
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS
-from runner.lifelines import MainLifeline
-from runner.outbox import Outbox
+from mayfly.job import CURRENT_JOB, Job
+from mayfly.log import silent_log
+from mayfly.queue.batches import complete_all, seal_batch
+from mayfly.queue.count import finished_batches
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.prune import Keep, prune
+from mayfly.queue.settle import Settled, settle
+from mayfly.schema.tables import JOBS
+from runner.job_runtime import MainThreadRuntime
+from runner.settle_buffer import SettleBuffer
 from tests.database.applications import as_connection
 from tests.database.factories import (
     change_job,
@@ -40,9 +38,9 @@ from tests.database.factories import (
 from tests.database.proxy import proxied
 from tests.tables import batches, jobs
 
-DEAD = Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD)
-CANCELLED = Outcome(Kind.CANCELLED, error="no")
-FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+DEAD = Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD)
+CANCELLED = Outcome(OutcomeKind.CANCELLED, error="no")
+FAILED = Outcome(OutcomeKind.FAILED, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
 pytestmark = pytest.mark.usefixtures("app")
 
@@ -59,7 +57,7 @@ def settle_all(
 
 
 def callbacks(database: Database) -> list[dict[str, Any]]:
-    return [jsontext.decode(row.payload) for row in rows_of(database, jobs) if row.type == "report"]
+    return [json_text.decode(row.payload) for row in rows_of(database, jobs) if row.type == "report"]
 
 
 def test_the_callback_is_enqueued_when_the_last_child_has_ended(database: Database) -> None:
@@ -172,7 +170,7 @@ def test_a_batch_whose_end_nobody_saw_is_found_by_the_next_cycle(database: Datab
     fill(2)
     fill(2, "still running")
     run_sql(database, "UPDATE mayfly_jobs SET status = 'done' WHERE group_key = 'campaign'")
-    before = database.read(lambda connection: childless(connection, JOBS))
+    before = database.read(lambda connection: finished_batches(connection, JOBS))
 
     found = [each.key for each in complete_all(database, JOBS)]
 
@@ -266,11 +264,11 @@ def handling(app: App, database: Database) -> Job:
 
 
 def handle(job: Job, work: Any) -> None:
-    token = RUNNING.set(job)
+    token = CURRENT_JOB.set(job)
     try:
         work()
     finally:
-        RUNNING.reset(token)
+        CURRENT_JOB.reset(token)
 
 
 def test_a_child_adds_siblings(handling: Job, database: Database) -> None:
@@ -331,10 +329,10 @@ def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: D
 
 def test_a_handlers_transaction_ends_a_batch_too(handling: Job, database: Database) -> None:
     """Its outcome is committed elsewhere than all others', and is looked after all the same."""
-    assert isinstance(handling.lifeline, MainLifeline)
+    assert isinstance(handling.lifeline, MainThreadRuntime)
     with handling.transaction():
         pass
-    outbox = Outbox(handling.lifeline.database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(handling.lifeline.database, JOBS, make_settler(), silent_log())
 
     outbox.settle_in(handling.lifeline.opened, Settlement(handling, DONE, 1))
 

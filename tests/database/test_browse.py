@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from mayfly.actor import Actor
+from mayfly import admin
+from mayfly.admin import CappedCount, JobPage
+from mayfly.admin.audit import Actor
+from mayfly.admin.filters import JobFilter
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import BadField, UnknownJob
-from mayfly.jobs import browse, operate
-from mayfly.jobs.browse import Capped, Page
-from mayfly.jobs.which import Which
 from mayfly.registry import Registry
-from mayfly.schema import JOBS
+from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load
 from tests import tables
 from tests.database.factories import (
@@ -37,11 +37,11 @@ def settings_in(home: Path, **others: str) -> Settings:
     return load({"MAYFLY_HOME": str(home), **others}).settings
 
 
-def page_of(database: Database, which: Which = Which(), **options: Any) -> Page:  # noqa: B008 - a value
-    return database.read(lambda connection: browse.list_jobs(connection, JOBS, which, **options))
+def page_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> JobPage:  # noqa: B008 - a value
+    return database.read(lambda connection: admin.list_jobs(connection, JOBS, which, **options))
 
 
-def pages_of(database: Database, which: Which = Which(), **options: Any) -> Iterator[Page]:  # noqa: B008
+def pages_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> Iterator[JobPage]:  # noqa: B008
     page = page_of(database, which, **options)
     yield page
     while page.next is not None:
@@ -49,7 +49,7 @@ def pages_of(database: Database, which: Which = Which(), **options: Any) -> Iter
         yield page
 
 
-def listed(database: Database, which: Which = Which(), **options: Any) -> list[int]:  # noqa: B008
+def listed(database: Database, which: JobFilter = JobFilter(), **options: Any) -> list[int]:  # noqa: B008
     """The ids of all pages, in their order."""
     return [job.id for page in pages_of(database, which, **options) for job in page.jobs]
 
@@ -64,9 +64,11 @@ def insert_attempt(database: Database, job_id: int, fingerprint: str, at: dateti
 # --- lists ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [Which(), Which(lane="default"), Which(status="pending"), Which(group_key="g")])
+@pytest.mark.parametrize(
+    "which", [JobFilter(), JobFilter(lane="default"), JobFilter(status="pending"), JobFilter(group_key="g")]
+)
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_pages_lose_and_repeat_nothing(database: Database, which: Which, size: int) -> None:
+def test_pages_lose_and_repeat_nothing(database: Database, which: JobFilter, size: int) -> None:
     """Though all times are equal, and three priorities and two statuses lie in ranges of their own."""
     at = database.clock.now() - HOUR
     ids = [
@@ -82,7 +84,7 @@ def test_times_of_plain_sql_are_paged_exactly(database: Database) -> None:
     for at in times:
         run_sql(database, f"INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{{}}', '{at}')")
 
-    found = listed(database, Which(lane="default"), size=1)
+    found = listed(database, JobFilter(lane="default"), size=1)
 
     assert sorted(found) == [row.id for row in rows_of(database, tables.jobs)]
 
@@ -90,19 +92,19 @@ def test_times_of_plain_sql_are_paged_exactly(database: Database) -> None:
 @sqlite_only
 def test_times_of_plain_sql_are_dealt_with_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """No job is left out because its time has fewer digits than ours."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 2)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 2)
     for _ in range(5):
         insert = "INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{}', '2026-05-04 12:00:00')"
         run_sql(database, insert)
 
-    assert operate.cancel(database, JOBS, Which(lane="default")).ended == 5
+    assert admin.cancel(database, JOBS, JobFilter(lane="default")).ended == 5
 
 
 def test_a_page_shows_what_a_list_needs(database: Database) -> None:
     """Of the error its first line."""
     job_id = insert_row(database, status="dead", lane="mail", last_error="ValueError: no\n  File …", attempts=5)
 
-    [job] = page_of(database, Which(lane="mail")).jobs
+    [job] = page_of(database, JobFilter(lane="mail")).jobs
 
     assert (job.id, job.lane, job.type, job.status, job.attempts) == (job_id, "mail", "noop", "dead", 5)
     assert job.error == "ValueError: no"
@@ -137,7 +139,7 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
     ids["old"] = insert_row(database, created_at=now - 9 * HOUR, group_key="g")
     insert_attempt(database, ids["mail dead"], "bbbb", now - HOUR)
     insert_attempt(database, ids["mail dead"], "aaaa", now)
-    meant = Which(**{key: value for key, value in which.items() if key not in ("before", "after")})
+    meant = JobFilter(**{key: value for key, value in which.items() if key not in ("before", "after")})
     meant = meant._replace(created_before=now - HOUR) if "before" in which else meant
     meant = meant._replace(created_after=now - HOUR) if "after" in which else meant
 
@@ -151,12 +153,12 @@ def test_what_no_index_knows_is_looked_for_in_so_many_rows(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that is cut says so, and the next goes on there: in the end everything was looked at."""
-    monkeypatch.setattr("mayfly.jobs.browse.jobs.SEARCHED", 10)
+    monkeypatch.setattr("mayfly.admin.jobs.MAX_ROWS_SEARCHED", 10)
     old = insert_rows(database, 3, type="sleep")
     insert_rows(database, 20)
     new = insert_rows(database, 2, type="sleep")
 
-    pages = list(pages_of(database, Which(type="sleep"), size=10))
+    pages = list(pages_of(database, JobFilter(type="sleep"), size=10))
 
     assert [[job.id for job in page.jobs] for page in pages] == [new[::-1], [], old[::-1]]
     assert [page.is_cut for page in pages] == [True, True, False]
@@ -167,7 +169,7 @@ def test_a_search_over_several_ranges_loses_nothing(
     database: Database, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     """Each lane and priority is searched as far as its share goes, and the page ends where the shortest did."""
-    monkeypatch.setattr("mayfly.jobs.browse.jobs.SEARCHED", 12)
+    monkeypatch.setattr("mayfly.admin.jobs.MAX_ROWS_SEARCHED", 12)
     now = database.clock.now()
     wanted = []
     for number in range(40):
@@ -176,7 +178,7 @@ def test_a_search_over_several_ranges_loses_nothing(
         insert_rows(database, 1 + number % 4, **columns)
         wanted.append(insert_row(database, type="sleep", **columns))
 
-    found = listed(database, Which(status="pending", type="sleep"), size=size)
+    found = listed(database, JobFilter(status="pending", type="sleep"), size=size)
 
     assert sorted(found) == sorted(wanted)
     assert len(found) == len(set(found))
@@ -201,7 +203,7 @@ def test_a_position_that_no_page_gave_is_a_sentence(database: Database, after: s
     insert_row(database)
 
     with pytest.raises(BadField, match="must be what the page before has given as next"):
-        page_of(database, Which(lane="default"), after=after)
+        page_of(database, JobFilter(lane="default"), after=after)
 
 
 @pytest.mark.parametrize("after", [f"{2**63}", f"-{2**70}", "9" * 5000])
@@ -247,11 +249,16 @@ def test_a_lane_is_told_with_all_its_figures(database: Database, tmp_path: Path)
     insert_total(database, now - MINUTE, "failed", 2)
     insert_total(database, now - MINUTE, "dead", 1)
     insert_total(database, now - 2 * HOUR, "done", 100)
-    operate.set_lane(database, "mail", 3, ANN)
+    admin.set_lane(database, "mail", 3, ANN)
 
-    [lane] = database.read(lambda connection: browse.list_lanes(connection, JOBS, settings_in(tmp_path), now))
+    [lane] = database.read(lambda connection: admin.list_lanes(connection, JOBS, settings_in(tmp_path), now))
 
-    assert (lane.lane, lane.pending, lane.running, lane.dead) == ("mail", Capped(2), Capped(1), Capped(2))
+    assert (lane.lane, lane.pending, lane.running, lane.dead) == (
+        "mail",
+        CappedCount(2),
+        CappedCount(1),
+        CappedCount(2),
+    )
     assert (lane.oldest_due_at, lane.wait_seconds, lane.next_run_at) == (now - 10 * MINUTE, 600.0, now + HOUR)
     assert (lane.done_last_hour, lane.failed_last_hour, lane.runners) == (7, 3, 1)
     assert (lane.max_workers, lane.set_by, lane.paused) == (3, "ann", None)
@@ -260,13 +267,13 @@ def test_a_lane_is_told_with_all_its_figures(database: Database, tmp_path: Path)
 def test_a_backlog_is_counted_no_further_than_is_worth_saying(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mayfly.jobs.browse.lanes.MOST_COUNTED", 3)
-    monkeypatch.setattr("mayfly.jobs.browse.lanes.COUNTED_AT_LEAST", 3)
+    monkeypatch.setattr("mayfly.admin.lanes.MAX_COUNTED", 3)
+    monkeypatch.setattr("mayfly.admin.lanes.COUNTED_AT_LEAST", 3)
     insert_rows(database, 5)
     insert_rows(database, 3, lane="mail")
 
     found = database.read(
-        lambda connection: browse.list_lanes(connection, JOBS, settings_in(tmp_path), database.clock.now())
+        lambda connection: admin.list_lanes(connection, JOBS, settings_in(tmp_path), database.clock.now())
     )
 
     assert [str(lane.pending) for lane in found] == ["3+", "3"]
@@ -275,11 +282,11 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
 
 def test_lanes_without_rows_are_shown_where_somebody_named_them(database: Database, tmp_path: Path) -> None:
     """In the settings, by a pause, or by what was set."""
-    operate.pause(database, JOBS, "lane", "held", ANN, reason="the vendor is down")
-    operate.set_lane(database, "mail", 2, ANN)
+    admin.pause(database, JOBS, "lane", "held", ANN, reason="the vendor is down")
+    admin.set_lane(database, "mail", 2, ANN)
     settings = settings_in(tmp_path, LANES__IMAGES__MAX_WORKERS="9")
 
-    found = database.read(lambda connection: browse.list_lanes(connection, JOBS, settings, database.clock.now()))
+    found = database.read(lambda connection: admin.list_lanes(connection, JOBS, settings, database.clock.now()))
 
     assert [(lane.lane, lane.max_workers, lane.paused) for lane in found] == [
         ("held", 5, "paused: the vendor is down"),
@@ -319,9 +326,9 @@ def test_a_status_says_whether_all_is_well(
     insert_cycle(database, now - 30 * MINUTE, "b")
     insert_cycle(database, now - minutes * MINUTE - timedelta(seconds=1), "b", exit_code)
     if paused:
-        operate.pause(database, JOBS, "lane", "mail", ANN)
+        admin.pause(database, JOBS, "lane", "mail", ANN)
 
-    found = database.read(lambda connection: browse.read_status(connection, JOBS, settings_in(tmp_path), now))
+    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings_in(tmp_path), now))
 
     assert (found.exit_code, list(found.complaints())) == (expected, [complaint] if complaint else [])
     assert [(host.host, host.last.duration_ms) for host in found.hosts] == [("a", 80), ("b", 80)]
@@ -334,7 +341,7 @@ def test_a_status_without_cycles_lately_is_2(database: Database, tmp_path: Path,
     if hours is not None:
         insert_cycle(database, now - hours * HOUR, "a")
 
-    found = database.read(lambda connection: browse.read_status(connection, JOBS, settings_in(tmp_path), now))
+    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings_in(tmp_path), now))
 
     assert found.exit_code == 2
     assert len(list(found.complaints())) == 1
@@ -345,12 +352,12 @@ def test_cycles_and_deeds_are_paged_by_their_ids(database: Database) -> None:
     now = database.clock.now()
     for number in range(5):
         insert_cycle(database, now - number * MINUTE, "a")
-        operate.set_lane(database, f"lane-{number}", 2, ANN)
+        admin.set_lane(database, f"lane-{number}", 2, ANN)
 
-    first = database.read(lambda connection: browse.list_cycles(connection, 2))
-    second = database.read(lambda connection: browse.list_cycles(connection, 2, before=first[-1].id))
-    newest = database.read(lambda connection: browse.list_deeds(connection, 2))
-    older = database.read(lambda connection: browse.list_deeds(connection, 2, before=newest[-1].id))
+    first = database.read(lambda connection: admin.list_cycles(connection, 2))
+    second = database.read(lambda connection: admin.list_cycles(connection, 2, before=first[-1].id))
+    newest = database.read(lambda connection: admin.list_audit(connection, 2))
+    older = database.read(lambda connection: admin.list_audit(connection, 2, before=newest[-1].id))
 
     ages = [round((now - cycle.started_at) / MINUTE) for cycle in (*first, *second)]
     assert ages == [0, 1, 2, 3]
@@ -366,8 +373,8 @@ def test_runners_that_live_come_first(database: Database) -> None:
         ended = (now - minutes * MINUTE).strftime("%Y-%m-%d %H:%M:%S.%f")
         run_sql(database, f"UPDATE mayfly_runners SET finished_at = '{ended}' WHERE worker_id = 'worker-{number}'")
 
-    found = database.read(browse.list_runners)
-    live = database.read(lambda connection: browse.list_runners(connection, live_only=True))
+    found = database.read(admin.list_runners)
+    live = database.read(lambda connection: admin.list_runners(connection, live_only=True))
 
     assert [runner.worker_id[-1] for runner in found] == ["1", "3", "2", "0"]
     assert [runner.worker_id[-1] for runner in live] == ["1", "3"]
@@ -384,7 +391,7 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
     unknown = insert_row(database, type="image", status="dead", last_error="by hand")
     insert_row(database, type="mail", status="done")
 
-    found = database.read(lambda connection: browse.list_dead(connection, JOBS))
+    found = database.read(lambda connection: admin.list_dead(connection, JOBS))
 
     told = [(group.type, group.error, group.jobs, group.newest_id) for group in found.groups]
     assert told[0] == ("mail", "aaaa", 3, mails[-1])
@@ -394,12 +401,12 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
 
 def test_the_dead_of_one_lane_are_grouped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them, where there are very many."""
-    monkeypatch.setattr("mayfly.jobs.browse.dead.LOOKED_AT", 3)
+    monkeypatch.setattr("mayfly.admin.dead.MAX_ROWS_READ", 3)
     for _ in range(5):
         insert_dead(database, "mail", "aaaa", lane="a")
         insert_dead(database, "mail", "bbbb", lane="b")
 
-    found = database.read(lambda connection: browse.list_dead(connection, JOBS, lane="a"))
+    found = database.read(lambda connection: admin.list_dead(connection, JOBS, lane="a"))
 
     assert [(group.error, group.jobs) for group in found.groups] == [("aaaa", 3)]
     assert found.is_cut
@@ -433,7 +440,7 @@ def test_one_job_is_told_with_everything(database: Database, tmp_path: Path) -> 
     assert (found.row["payload"], found.row["progress"]["done"]) == ({"to": "ann"}, 1)
     assert [each.fingerprint for each in found.attempts] == ["aaaa", "bbbb"]
     assert found.batch is not None
-    assert (found.batch.jobs, found.batch.by_status) == (Capped(2), {"pending": 1, "done": 1})
+    assert (found.batch.jobs, found.batch.by_status) == (CappedCount(2), {"pending": 1, "done": 1})
     assert (found.steps, found.reasons[0].name) == (("add_up", "publish"), "retry")
     assert [event.text.split()[0] for event in found.timeline] == ["attempt", "attempt", "enqueued", "due"]
     assert found.facts()["run_at"] == (now + HOUR).isoformat()
@@ -453,8 +460,8 @@ def test_an_unknown_job_is_a_sentence(database: Database, tmp_path: Path) -> Non
         view(database, tmp_path, 12345)
 
 
-def view(database: Database, home: Path, job_id: int) -> browse.JobView:
+def view(database: Database, home: Path, job_id: int) -> admin.JobView:
     now, registry = database.clock.now(), Registry({}, {})
     return database.read(
-        lambda connection: browse.read_job(connection, JOBS, job_id, settings_in(home), registry, now)
+        lambda connection: admin.read_job(connection, JOBS, job_id, settings_in(home), registry, now)
     )

@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly.actor import PYTHON, Actor, this_user
-from mayfly.app import App
-from mayfly.engine import Database
-from mayfly.errors import BadField, WhichJobs
-from mayfly.jobs.operate import CANCEL, MOST_COUNTED, Cancelled, cancel, count_found
-from mayfly.jobs.prune import Keep, prune
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.which import Which
-from mayfly.outcome import RELEASED
-from mayfly.schema import JOBS
+from mayfly.admin import CANCEL, MAX_MATCHING_COUNTED, Cancelled, cancel, count_matching
+from mayfly.admin.audit import PYTHON, Actor, this_user
+from mayfly.admin.filters import JobFilter
+from mayfly.client import App
+from mayfly.db.database import Database
+from mayfly.errors import BadField, NoJobsSelected
+from mayfly.queue.outcome import RELEASED, Settlement
+from mayfly.queue.prune import Keep, prune
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests.database.factories import change_job, claim_jobs, in_threads, make_lifeline, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -36,7 +35,7 @@ def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
     """Who and why is kept; its unique key is free again."""
     job_id = insert_row(database, unique_key="welcome:42")
 
-    done = cancel(database, JOBS, Which(ids=(job_id,)), ANN, "a mistake")
+    done = cancel(database, JOBS, JobFilter(ids=(job_id,)), ANN, "a mistake")
 
     row = get_row(database, job_id)
     assert done == Cancelled(ended=1)
@@ -50,7 +49,7 @@ def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
     job_id = insert_row(database)
     claim_jobs(database)
 
-    done = [cancel(database, JOBS, Which(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
+    done = [cancel(database, JOBS, JobFilter(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
 
     row = get_row(database, job_id)
     assert done == [Cancelled(told=1), Cancelled()]
@@ -62,7 +61,7 @@ def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
     """And so does what never was."""
     job_id = insert_row(database, status=status, last_error="as it was")
 
-    assert cancel(database, JOBS, Which(ids=(job_id, 10**15))) == Cancelled()
+    assert cancel(database, JOBS, JobFilter(ids=(job_id, 10**15))) == Cancelled()
     row = get_row(database, job_id)
     assert (row.status, row.last_error, row.cancel_reason) == (status, "as it was", None)
 
@@ -71,7 +70,7 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
     """Whoever claims it next knows, and settles it instead of running it."""
     insert_row(database)
     [job] = claim_jobs(database)
-    cancel(database, JOBS, Which(ids=(job.id,)), reason="a mistake")
+    cancel(database, JOBS, JobFilter(ids=(job.id,)), reason="a mistake")
     settle(database, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
 
     [again] = claim_jobs(database)
@@ -83,7 +82,7 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
 def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) -> None:
     """With those that ended when it did, not when it would have been due."""
     job_id = insert_row(database, run_at=database.clock.now() + 9000 * HOUR)
-    cancel(database, JOBS, Which(ids=(job_id,)))
+    cancel(database, JOBS, JobFilter(ids=(job_id,)))
     change_job(database, job_id, finished_at=database.clock.now() - 24 * HOUR)
     row = get_row(database, job_id)
     assert row.run_at <= database.clock.now()
@@ -102,7 +101,7 @@ def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
     waiting = insert_rows(database, 3, group_key="campaign-7", lane="mail")
     others = insert_rows(database, 2, group_key="campaign-8")
 
-    done = cancel(database, JOBS, Which(group_key="campaign-7"))
+    done = cancel(database, JOBS, JobFilter(group_key="campaign-7"))
 
     assert done == Cancelled(ended=3, told=1)
     assert cancelled_ids(database, *waiting, running, *others) == waiting
@@ -130,10 +129,10 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
         "mail sleep": insert_row(database, lane="mail", type="sleep", group_key="g"),
         "mail old": insert_row(database, lane="mail", group_key="g", created_at=now - 9 * HOUR),
     }
-    meant = Which(**{key: value for key, value in which.items() if key != "old"})
+    meant = JobFilter(**{key: value for key, value in which.items() if key != "old"})
     meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
 
-    number = count_found(database, JOBS, CANCEL, meant)
+    number = count_matching(database, JOBS, CANCEL, meant)
     done = cancel(database, JOBS, meant)
 
     assert (number, done) == (len(expected), Cancelled(ended=len(expected)))
@@ -142,7 +141,7 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
 
 def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """By id, by group and by filter, with others of the same time between them."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 3)
     run_at = database.clock.now()
     by_id = insert_rows(database, 8)
     insert_rows(database, 8, group_key="g", lane="grouped")
@@ -150,7 +149,7 @@ def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.
         insert_rows(database, 2, lane="mixed", type="sleep", run_at=run_at)
         insert_rows(database, 2, lane="mixed", run_at=run_at)
 
-    wishes = [Which(ids=tuple(by_id)), Which(group_key="g"), Which(type="sleep")]
+    wishes = [JobFilter(ids=tuple(by_id)), JobFilter(group_key="g"), JobFilter(type="sleep")]
 
     assert [cancel(database, JOBS, which).ended for which in wishes] == [8, 8, 8]
 
@@ -165,36 +164,36 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
             claimed += [job.id for job in batch]
         return claimed
 
-    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JOBS, Which(type="noop"))]
+    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JOBS, JobFilter(type="noop"))]
     taken, done = in_threads(works)
 
     claimed = [get_row(database, each) for each in taken]
     assert all(row.status == "processing" for row in claimed)
     assert done.ended + len(claimed) == 60
-    again = cancel(database, JOBS, Which(type="noop"))
+    again = cancel(database, JOBS, JobFilter(type="noop"))
     assert again.ended == 0
     assert done.told + again.told == len(claimed)
 
 
 def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than is counted stands for any number above."""
-    assert MOST_COUNTED > 1
-    monkeypatch.setattr("mayfly.jobs.operate.slices.MOST_COUNTED", 3)
+    assert MAX_MATCHING_COUNTED > 1
+    monkeypatch.setattr("mayfly.admin.bulk.MAX_MATCHING_COUNTED", 3)
     insert_rows(database, 5)
     insert_rows(database, 5, lane="mail")
 
-    assert count_found(database, JOBS, CANCEL, Which(type="noop")) == 4
+    assert count_matching(database, JOBS, CANCEL, JobFilter(type="noop")) == 4
 
 
 # --- bad input --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("which", [Which(), Which(status="pending"), Which(ids=None)])
-def test_everything_is_never_meant(database: Database, which: Which) -> None:
+@pytest.mark.parametrize("which", [JobFilter(), JobFilter(status="pending"), JobFilter(ids=None)])
+def test_everything_is_never_meant(database: Database, which: JobFilter) -> None:
     """Not by a filter that was forgotten."""
     insert_row(database)
 
-    with pytest.raises(WhichJobs, match="Say which jobs"):
+    with pytest.raises(NoJobsSelected, match="Say which jobs"):
         cancel(database, JOBS, which)
 
 
@@ -213,7 +212,7 @@ def test_everything_is_never_meant(database: Database, which: Which) -> None:
 def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any], sentence: str) -> None:
     """Before anything is looked for."""
     with pytest.raises(BadField, match=sentence):
-        cancel(database, JOBS, Which(**arguments))
+        cancel(database, JOBS, JobFilter(**arguments))
 
 
 # --- from Python ------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ def test_a_handler_sees_that_its_job_is_to_end(
     job.lifeline = make_lifeline(database)
 
     seen = [job.cancelled]
-    cancel(rival, JOBS, Which(ids=(job.id,)), reason="a mistake")
+    cancel(rival, JOBS, JobFilter(ids=(job.id,)), reason="a mistake")
     seen.append(job.cancelled)
     clock[0] += 1.0
     seen.append(job.cancelled)

@@ -7,28 +7,26 @@ import pytest
 
 import mayfly
 from mayfly import batch, chain, step
-from mayfly.actor import Actor
-from mayfly.app import App
+from mayfly.admin import retry
+from mayfly.admin.audit import Actor
+from mayfly.admin.filters import JobFilter
+from mayfly.client import App
 from mayfly.clock import monotonic, pause
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import BadField, BadPayload, BadStep, ChainContainsItself, EmptyChain
-from mayfly.job import Job
-from mayfly.jobs.operate import retry
-from mayfly.jobs.prune import Keep, prune
-from mayfly.jobs.running import RUNNING
-from mayfly.jobs.settle import Settled, settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.which import Which
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS
+from mayfly.job import CURRENT_JOB, Job
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.prune import Keep, prune
+from mayfly.queue.settle import Settled, settle
+from mayfly.schema.tables import JOBS
 from tests.database.applications import as_connection
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
 from tests.tables import chains, jobs
 
 ENDINGS = [
-    Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD),
-    Outcome(Kind.CANCELLED, error="no"),
+    Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD),
+    Outcome(OutcomeKind.CANCELLED, error="no"),
 ]
 
 pytestmark = pytest.mark.usefixtures("app")
@@ -59,7 +57,7 @@ def test_each_step_follows_on_the_one_before_and_sees_its_result(app: App, datab
     for number in range(3):
         job = claim_one(app, database)
         seen.append((job.type, job.payload, job.previous))
-        settle_one(database, job, Outcome(Kind.DONE, result=f'{{"from": {number}}}'))
+        settle_one(database, job, Outcome(OutcomeKind.DONE, result=f'{{"from": {number}}}'))
 
     assert seen == [("a", {"n": 1}, None), ("b", {"n": 2}, {"from": 0}), ("c", {}, {"from": 1})]
     ids = [row.id for row in rows_of(database, jobs)]
@@ -86,11 +84,11 @@ def test_a_step_that_somebody_tries_again_lets_its_chain_go_on(
 ) -> None:
     """It sees the result before it once more, and what follows has its turn after all."""
     chain("a", "b", "c")
-    settle_one(database, claim_one(app, database), Outcome(Kind.DONE, result="7"))
+    settle_one(database, claim_one(app, database), Outcome(OutcomeKind.DONE, result="7"))
     broken = claim_one(app, database)
     settle_one(database, broken, outcome)
 
-    retry(database, JOBS, Which(ids=(broken.id,)), Actor("ann"))
+    retry(database, JOBS, JobFilter(ids=(broken.id,)), Actor("ann"))
     again = claim_one(app, database)
     seen = again.previous
     settle_one(database, again)
@@ -101,7 +99,7 @@ def test_a_step_that_somebody_tries_again_lets_its_chain_go_on(
 def test_a_step_that_is_tried_again_keeps_its_chain(app: App, database: Database) -> None:
     """And what it may see of the step before."""
     chain("a", "b")
-    settle_one(database, claim_one(app, database), Outcome(Kind.DONE, result="7"))
+    settle_one(database, claim_one(app, database), Outcome(OutcomeKind.DONE, result="7"))
     settle_one(database, claim_one(app, database), RELEASED)
 
     again = claim_one(app, database)
@@ -152,9 +150,9 @@ def test_a_chain_of_a_handler_is_held_back(app: App, database: Database) -> None
     """As everything that it enqueues."""
     mayfly.enqueue("parent")
     parent = claim_one(app, database)
-    token = RUNNING.set(parent)
+    token = CURRENT_JOB.set(parent)
     given = chain("a", "b")
-    RUNNING.reset(token)
+    CURRENT_JOB.reset(token)
     before = types(database)
     settle_one(database, parent)
     settle_one(database, claim_one(app, database))

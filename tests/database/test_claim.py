@@ -5,11 +5,11 @@ from datetime import timedelta
 from freezegun import freeze_time
 
 from mayfly.clock import host_now
-from mayfly.connection import Connection
-from mayfly.engine import Database
-from mayfly.jobs.claim import Front
-from mayfly.jobs.looks import has_due
-from mayfly.schema import HIGH, JOBS, LOW, NORMAL
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.queue.claim import ClaimCursor
+from mayfly.queue.count import has_due
+from mayfly.schema.tables import HIGH, JOBS, LOW, NORMAL
 from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -177,7 +177,7 @@ def test_a_look_tells_whether_anything_is_due(database: Database) -> None:
     assert found == {"mail": True, "images": False, "none": False}
 
 
-def claim_from(database: Database, front: Front, size: int) -> list[int]:
+def claim_from(database: Database, front: ClaimCursor, size: int) -> list[int]:
     return [row[0] for row in make_claim(database, make_claimant(database), size, front).rows]
 
 
@@ -189,7 +189,7 @@ def test_a_claim_that_was_filled_tells_how_far_it_came(database: Database) -> No
 
     filled, rest = make_claim(database, make_claimant(database), 3), make_claim(database, make_claimant(database), 3)
 
-    assert filled.front == Front(NORMAL, now - timedelta(minutes=4))
+    assert filled.front == ClaimCursor(NORMAL, now - timedelta(minutes=4))
     assert ([row[0] for row in rest.rows], rest.front) == (ids[2:], None)
 
 
@@ -198,7 +198,7 @@ def test_a_claim_begins_at_the_front(database: Database) -> None:
     now = database.clock.now()
     _older, same, newer = (insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3))
 
-    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=4)), 2) == [same, newer]
+    assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=4)), 2) == [same, newer]
 
 
 def test_who_finds_too_few_behind_the_front_looks_before_it(database: Database) -> None:
@@ -206,7 +206,7 @@ def test_who_finds_too_few_behind_the_front_looks_before_it(database: Database) 
     now = database.clock.now()
     ids = [insert_row(database, run_at=now - timedelta(minutes=minutes)) for minutes in (5, 4, 3)]
 
-    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=3)), 2) == ids[:2]
+    assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=3)), 2) == ids[:2]
 
 
 def test_a_front_is_of_one_priority(database: Database) -> None:
@@ -216,7 +216,7 @@ def test_a_front_is_of_one_priority(database: Database) -> None:
     low = insert_row(database, priority=LOW, run_at=now - timedelta(hours=1))
     high = insert_row(database, priority=HIGH, run_at=now - timedelta(hours=1))
 
-    assert claim_from(database, Front(NORMAL, now - timedelta(minutes=2)), 3) == [high, normal, low]
+    assert claim_from(database, ClaimCursor(NORMAL, now - timedelta(minutes=2)), 3) == [high, normal, low]
 
 
 def test_a_suspect_at_the_front_is_no_front(database: Database) -> None:

@@ -6,13 +6,12 @@ from functools import partial
 from sqlalchemy import text
 
 from mayfly.clock import pause
-from mayfly.engine import Database
-from mayfly.jobs.claim import claim, jobs_from
-from mayfly.jobs.looks import has_due
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import DONE
-from mayfly.schema import JOBS
+from mayfly.db.database import Database
+from mayfly.queue.claim import claim, jobs_from
+from mayfly.queue.count import has_due
+from mayfly.queue.outcome import DONE, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
 from tests.factories import insert_rows
 from tests.tables import jobs

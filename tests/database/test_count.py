@@ -4,10 +4,9 @@ from datetime import timedelta
 
 from sqlalchemy import insert
 
-from mayfly.engine import Database
-from mayfly.jobs.count import Due, count_due
-from mayfly.jobs.looks import find_lanes
-from mayfly.schema import JOBS, STATUSES
+from mayfly.db.database import Database
+from mayfly.queue.count import Due, count_due, find_lanes
+from mayfly.schema.tables import JOBS, STATUSES
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.tables import jobs

@@ -6,13 +6,13 @@ from functools import partial
 import pytest
 
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.fleet.counted import NEVER_ENDED, SETTLED, count_cycles, read_cycles
+from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.fleet.runners import Ended, close_runner
-from mayfly.jobs.counters import read_counters
-from mayfly.jobs.totals import STRAYS, add_up_strays, add_up_totals, write_totals
-from mayfly.tally import Count, Tally
+from mayfly.fleet.runners import EndedRunner, close_runner
+from mayfly.stats.counters import read_counters
+from mayfly.stats.histograms import Count, Tally
+from mayfly.stats.history import NEVER_ENDED, SETTLED, count_cycles, read_cycles
+from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals, write_totals
 from tests import tables
 from tests.database.factories import CYCLE, in_threads, insert_runner, rows_of, run_sql
 from tests.factories import NOON
@@ -73,7 +73,7 @@ def test_a_runner_that_outlives_its_cycle_is_counted_once(database: Database) ->
     assert told == ONE
     assert database.read(read_counters) == MORE
 
-    database.run(lambda connection: close_runner(connection, "worker-1", Ended("ok"), NOON))
+    database.run(lambda connection: close_runner(connection, "worker-1", EndedRunner("ok"), NOON))
     later = instant(CYCLE) + STRAYS + timedelta(seconds=1)
     database.run(lambda connection: add_up_strays(connection, later))
 

@@ -5,8 +5,8 @@ import threading
 import pytest
 from sqlalchemy import text
 
-from mayfly.connection import Connection
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from mayfly.errors import DatabaseCrowded, DatabaseFailed, SchemaDamaged
 from tests.database.factories import rows_of, run_sql, servers_only
 from tests.database.test_engine import INSERT, SELECT, kill, own_session
@@ -34,7 +34,7 @@ def test_an_idle_connection_is_checked_before_it_is_used(
 ) -> None:
     """Nothing is repeated, because nothing was sent on the closed one but the check."""
     kill(rival, database.run(own_session))
-    monkeypatch.setattr("mayfly.pool.MAX_UNCHECKED_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr("mayfly.db.pool.MAX_UNCHECKED_IDLE_SECONDS", 0.0)
 
     database.run(lambda connection: connection.execute(INSERT))
 

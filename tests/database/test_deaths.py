@@ -2,9 +2,9 @@
 
 import pytest
 
-from mayfly.engine import Database
-from mayfly.hooks.deaths import announcer, read_dead
-from mayfly.outcome import Kind, Snooze
+from mayfly.db.database import Database
+from mayfly.monitoring.on_dead import announcer, read_dead
+from mayfly.queue.outcome import OutcomeKind, Snooze
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, claim_jobs, rows_of
 from tests.factories import insert_row, make_job
@@ -65,4 +65,4 @@ def test_who_is_dead_is_told_with_the_reason(database: Database) -> None:
     job, outcome = found
     assert (job.id, job.type, job.payload, job.group_key) == (job_id, "mail", {"to": "ann"}, "campaign")
     assert (job.attempt, job.max_attempts) == (3, 3)
-    assert (outcome.kind, outcome.error) == (Kind.DEAD, "refused\n  in line 7")
+    assert (outcome.kind, outcome.error) == (OutcomeKind.DEAD, "refused\n  in line 7")

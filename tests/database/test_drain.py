@@ -9,12 +9,12 @@ from freezegun import freeze_time
 from sqlalchemy import text
 
 from mayfly import Dead, Job, Retry, Snooze, enqueue, handler
-from mayfly.app import current_app
-from mayfly.engine import Database
+from mayfly.client import current_app
+from mayfly.db.database import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
-from mayfly.outcome import Outcome
+from mayfly.queue.outcome import Outcome
 from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
-from runner.invoke import Misfit
+from runner.invoke import PayloadError
 from tests.database.factories import change_job, rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row, make_clock
 from tests.tables import attempts, totals
@@ -209,7 +209,7 @@ def test_rows_of_plain_sql_are_run(calls: list[str], database: Database) -> None
         database, "INSERT INTO mayfly_jobs (type, lane, payload) VALUES ('sleep', 'z', :text)", text='{"seconds":"x"}'
     )
 
-    with pytest.raises(Misfit, match=r"the payload does not fit handlers\.samples\.sleep: seconds: "):
+    with pytest.raises(PayloadError, match=r"the payload does not fit handlers\.samples\.sleep: seconds: "):
         drain()
 
     assert calls == ["plain"]
@@ -263,7 +263,7 @@ def test_a_module_that_cannot_be_imported_is_an_error(
     migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database
 ) -> None:
     """At the first job that may be in it: a runner would give that back for ever."""
-    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setenv("HANDLERS", "handlers.samples,no_such_module")
     with using_database(migrated_url):
         job_id = enqueue("whose")
@@ -300,7 +300,7 @@ def alarm(job: Job, outcome: Outcome) -> None:
 def test_deaths_are_told(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the jobs that HOOKS_ON_DEAD makes of them, in the same drain."""
     HEARD.clear()
-    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setenv("HOOKS_ON_DEAD", f"{__name__}:alarm")
 
     @handler("die")
@@ -317,7 +317,7 @@ def test_deaths_are_told(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> 
 def test_nobodys_real_jobs_are_run(migrated_url: str, monkeypatch: pytest.MonkeyPatch, database: Database) -> None:
     """Only a database that was given to the test is drained, or looked at."""
     monkeypatch.setenv("DATABASE_URL", migrated_url)
-    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setattr("mayfly.client._apps", {})
     job_id = insert_row(database)
 
     for refused in (drain, enqueued_jobs):

@@ -12,9 +12,9 @@ from freezegun import freeze_time
 from sqlalchemy import text
 
 from mayfly.clock import host_now
-from mayfly.connection import Connection
-from mayfly.dialect import base
-from mayfly.engine import TRIES, Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import MAX_TRIES, Database
+from mayfly.db.dialects import base
 from mayfly.errors import DatabaseBusy, DatabaseFull, Interrupted
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only, sqlite_only
 from tests.factories import insert_row, insert_rows
@@ -75,8 +75,8 @@ def test_whoever_is_always_locked_out_gives_up(
     with holding(rival, job), pytest.raises(DatabaseBusy, match="still locked after 6 tries"):
         database.run(work)
 
-    assert tries == (0 if database.dialect.name == "sqlite" else TRIES)
-    assert database.repeats == TRIES - 1
+    assert tries == (0 if database.dialect.name == "sqlite" else MAX_TRIES)
+    assert database.repeats == MAX_TRIES - 1
 
 
 def test_what_fails_leaves_nothing(database: Database) -> None:

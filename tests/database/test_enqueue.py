@@ -8,9 +8,9 @@ import pytest
 from freezegun import freeze_time
 
 import mayfly
-from mayfly.app import App, use_app
+from mayfly.client import App, use_app
 from mayfly.clock import host_now
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import BadField, BadPayload
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, in_threads, rows_of, sqlite_only

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly import jsontext
-from mayfly.engine import Database
+from mayfly import json_text
+from mayfly.db.database import Database
 from tests.database.applications import KINDS, Application, as_connection, as_mariadb, opened
 from tests.database.factories import change_job, mysql_only, rows_of, run_sql
 from tests.factories import get_row
@@ -112,7 +112,7 @@ def test_hostile_text_arrives_as_it_was(client: Application, database: Database)
     client.commit()
 
     row = get_row(database, job)
-    assert jsontext.decode(row.payload) == payload
+    assert json_text.decode(row.payload) == payload
     assert row.unique_key == "'%s'"
 
 

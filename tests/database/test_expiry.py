@@ -9,12 +9,11 @@ from freezegun import freeze_time
 
 from mayfly import Job, Retry, Snooze, enqueue, enqueue_many, handler
 from mayfly.clock import host_now
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import BadField, DatabaseFailed
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import RELEASED
-from mayfly.schema import JOBS
+from mayfly.queue.outcome import RELEASED, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from mayfly.testing import FreshDatabase, drain, pinned_offset, using_database
 from tests.database.factories import claim_jobs, make_settler, rows_of, sqlite_only
 from tests.factories import NOON, get_row, insert_row

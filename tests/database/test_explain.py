@@ -10,31 +10,30 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import bindparam, text
 
+from mayfly.admin import jobs, lanes
+from mayfly.admin.actions import cancellable
+from mayfly.admin.filters import JobFilter, Range, past, ranges
+from mayfly.admin.job import relatives_statement
+from mayfly.admin.jobs import OPEN
+from mayfly.admin.why import before_statement
 from mayfly.clock import milliseconds
-from mayfly.dialect import Values
-from mayfly.engine import Database
-from mayfly.jobs.browse import lanes, tabs
-from mayfly.jobs.browse.family import relatives_statement
-from mayfly.jobs.browse.jobs import OPEN
-from mayfly.jobs.childless import youngest_statement
-from mayfly.jobs.circumstances import before_statement
-from mayfly.jobs.claim import due_statement, first_statement, from_front_statement
-from mayfly.jobs.count import count_statement
-from mayfly.jobs.looks import (
-    come_back_statement,
+from mayfly.db.database import Database
+from mayfly.db.dialects import Values
+from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
+from mayfly.queue.count import (
+    count_statement,
     due_priorities_statement,
     find_lanes,
     next_lane_statement,
     processing_statement,
+    released_statement,
+    youngest_statement,
 )
-from mayfly.jobs.operate.cancelling import cancellable
-from mayfly.jobs.prune import finished_jobs
-from mayfly.jobs.ranges import Range, past
-from mayfly.jobs.totals import MOST_RECENT, RECENT_TOTALS
-from mayfly.jobs.unique import holder_statement, over_statement
-from mayfly.jobs.which import Which, ranges
-from mayfly.migrations.types import UtcDateTime
-from mayfly.schema import JOBS, NORMAL
+from mayfly.queue.prune import finished_jobs
+from mayfly.queue.unique import finished_statement, holder_statement
+from mayfly.schema.migrations.ddl import UtcDateTime
+from mayfly.schema.tables import JOBS, NORMAL
+from mayfly.stats.totals import MAX_RECENT, RECENT_TOTALS
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
 from tests.database.plans import Look, explained, plan_of
 from tests.databases import Databases
@@ -93,7 +92,7 @@ def test_a_claim_from_a_front_begins_there(database: Database) -> None:
     begins = {"sqlite": "run_at>?", "mysql": '"access_type": "range"', "postgresql": "run_at >="}
     now = database.clock.now()
     insert_rows(database, 3000, run_at=now - timedelta(minutes=1))
-    statement = from_front_statement(database.dialect, JOBS)
+    statement = from_cursor_statement(database.dialect, JOBS)
     values = {**next_ten(now), "since": now - timedelta(minutes=1)}
 
     plan = database.run(lambda connection: plan_of(connection, statement, values))
@@ -162,7 +161,9 @@ def test_keys_whose_time_is_over_are_found_without_a_scan(crowded: Database) -> 
     """However many are asked for at once."""
     keys = {f"key_{number}": f"key {number}" for number in range(100)}
 
-    look = explained(crowded, over_statement(crowded.dialect, JOBS, list(keys)), {**keys, "now": crowded.clock.now()})
+    look = explained(
+        crowded, finished_statement(crowded.dialect, JOBS, list(keys)), {**keys, "now": crowded.clock.now()}
+    )
 
     assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
 
@@ -198,7 +199,7 @@ def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Datab
 
 def test_jobs_that_came_back_are_looked_for_along_the_claim_index(crowded: Database) -> None:
     """No further than is asked for."""
-    look = explained(crowded, come_back_statement(JOBS), next_ten(crowded.clock.now()))
+    look = explained(crowded, released_statement(JOBS), next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
@@ -224,13 +225,13 @@ def test_recent_totals_are_read_backwards_along_their_key(crowded: Database) -> 
     """The last rows of many more, in order."""
     look = explained(crowded, RECENT_TOTALS, {"since": milliseconds(crowded.clock.now() - timedelta(days=1))})
 
-    assert (len(look.indexes), look.scans, look.sorts, look.rows) == (1, (), False, told(crowded, MOST_RECENT))
+    assert (len(look.indexes), look.scans, look.sorts, look.rows) == (1, (), False, told(crowded, MAX_RECENT))
 
 
 def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> None:
     """A thousand of 60,000 that are delayed."""
     after = between_two(crowded.clock.now() + timedelta(minutes=1))
-    [found, *_] = [each for each in ranges_of(crowded, Which(lane="default")) if "priority = 1" in each.where]
+    [found, *_] = [each for each in ranges_of(crowded, JobFilter(lane="default")) if "priority = 1" in each.where]
 
     look = explained(crowded, found.statement(goes_on=True), found.given(1000, (after, 0)))
 
@@ -242,7 +243,7 @@ def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(crowded: Databas
     """Fifty of 60,000 that are done, from the middle on: no sort, and no row beyond them."""
     middle = between_two(crowded.clock.now() - timedelta(days=30, seconds=30))
     [found] = [
-        each for each in browsed(crowded, Which(lane="default", status="done")) if "priority = 1" in each.where
+        each for each in browsed(crowded, JobFilter(lane="default", status="done")) if "priority = 1" in each.where
     ]
     positions = {"after": (middle, 0), "floor": (middle - timedelta(seconds=15), 0) if has_floor else None}
 
@@ -266,15 +267,15 @@ def test_statuses_are_counted_no_further_than_their_caps(crowded: Database) -> N
     """Each by the claim index, none beyond one more than the cap."""
     values = {"lane_0": "default", "lane_1": "mail"}
 
-    look = explained(crowded, tabs.lanes_statement(JOBS, 2, ("pending", "done", "dead")), values)
+    look = explained(crowded, jobs.lanes_statement(JOBS, 2, ("pending", "done", "dead")), values)
 
     assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
-    assert look.rows == told(crowded, 2 * (tabs.COUNTED + 1) + 1)
+    assert look.rows == told(crowded, 2 * (jobs.COUNTED + 1) + 1)
 
 
 def test_an_estimate_reads_down_to_its_floor_alone(crowded: Database) -> None:
     """A type that is not there, in a lane of 60,000 that wait: so many rows as are worth it."""
-    which = Which(lane="default", type="none")
+    which = JobFilter(lane="default", type="none")
     [found] = [each for each in ranges_of(crowded, which) if "priority = 1" in each.where and "pending" in each.where]
     floor = crowded.read(lambda connection: found.floor(connection, 500))
     statement = found._rest(past(found.key, ">", "floor", or_equal=True))
@@ -294,11 +295,11 @@ def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) 
     assert (look.scans, look.sorts, look.rows) == ((), False, told(crowded, 2))
 
 
-def browsed(database: Database, which: Which) -> list[Range]:
+def browsed(database: Database, which: JobFilter) -> list[Range]:
     return database.read(lambda connection: ranges(connection, JOBS, which, OPEN, {}))
 
 
-def ranges_of(database: Database, which: Which) -> list[Range]:
+def ranges_of(database: Database, which: JobFilter) -> list[Range]:
     return database.read(lambda connection: ranges(connection, JOBS, which, cancellable(JOBS), {}))
 
 
@@ -328,7 +329,7 @@ def fill_all(database: Database, engine_name: str) -> None:
     fill(database, engine_name, DUE, "pending", now - timedelta(hours=1))
     fill(database, engine_name, DUE, "processing", now - timedelta(hours=1))
     fill(database, engine_name, 1, "pending", now - timedelta(hours=1), lane="mail")
-    fill_totals(database, engine_name, 20 * MOST_RECENT)
+    fill_totals(database, engine_name, 20 * MAX_RECENT)
     some = f"status = 'processing' OR id BETWEEN {crowd + 1} AND {crowd + 10_000}"
     group = text(f"UPDATE mayfly_jobs SET group_key = 'campaign' WHERE {some}")
     run(database, lambda connection: connection.execute(group))

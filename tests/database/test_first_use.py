@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Engine
 from sqlalchemy.event import listen
 
-from mayfly.engine import Database
-from mayfly.opening import create_embedded
+from mayfly.bootstrap import create_embedded
+from mayfly.db.database import Database
 from tests.database.factories import rows_of
 from tests.factories import insert_row
 from tests.tables import jobs

@@ -13,51 +13,51 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from mayfly import jsontext
-from mayfly.access import tokens
-from mayfly.actor import Actor
-from mayfly.alerts.decide import Kind as AlertKind
-from mayfly.alerts.decide import Symptom
-from mayfly.alerts.look import dead_jobs, killed_runners
-from mayfly.alerts.store import note, note_told, take
+from console.api import idempotency
+from mayfly import admin, json_text
+from mayfly.admin import CANCEL, auth, cancel, count_matching
+from mayfly.admin.audit import Actor
+from mayfly.admin.bulk import estimate_matching
+from mayfly.admin.filters import JobFilter
+from mayfly.admin.limits import list_limits
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.fleet.counted import count_cycles, read_cycles
-from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, note_passed_over, open_cycle
-from mayfly.fleet.planning import finish_planning, planning
-from mayfly.fleet.runners import Ended, beat, close_runner, live_by_lane, live_on_host, live_runners
-from mayfly.jobs import browse, operate, outside, pauses, requests
-from mayfly.jobs.awaited import note_awaited
-from mayfly.jobs.batches import NewBatch, complete_all, open_batch, seal
-from mayfly.jobs.books import Books
-from mayfly.jobs.chains import NewChain, insert_chain
-from mayfly.jobs.claim import Front
-from mayfly.jobs.count import count_due
-from mayfly.jobs.counters import read_counters
-from mayfly.jobs.enqueue import Door, NewJob, insert_job, insert_jobs
-from mayfly.jobs.later import Later
-from mayfly.jobs.looks import first_come_back, has_due, wish_to_cancel
-from mayfly.jobs.operate import CANCEL, cancel, count_found
-from mayfly.jobs.operate.estimate import estimate
-from mayfly.jobs.outside import Hold, Wish
-from mayfly.jobs.pauses import Pause, bring_back, load_pauses
-from mayfly.jobs.prune import Keep, prune
-from mayfly.jobs.rescue import expired_jobs, held_jobs
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import add_up_strays, add_up_totals, read_usual, write_totals
-from mayfly.jobs.which import Which
-from mayfly.limits.holdings import Holdings
-from mayfly.limits.limit import Limit, Need
-from mayfly.limits.listing import list_limits
-from mayfly.limits.store import Holder
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schedules.fire import fire_due
+from mayfly.db.database import Database
+from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, open_cycle, record_passed_over
+from mayfly.fleet.plan_lock import finish_planning, planning
+from mayfly.fleet.runners import EndedRunner, close_runner, live_by_lane, live_on_host, live_runners, renew_heartbeat
+from mayfly.job import cancel_request
+from mayfly.limits.client import SlotLedger
+from mayfly.limits.limit import Limit, LimitKey
+from mayfly.limits.store import LimitHolder
+from mayfly.monitoring.alerts import (
+    AlertKind,
+    Symptom,
+    dead_jobs,
+    killed_runners,
+    record_changes,
+    record_sent,
+    take_due,
+)
+from mayfly.queue import external, pauses
+from mayfly.queue.batches import NewBatch, complete_all, open_batch, seal
+from mayfly.queue.claim import ClaimCursor
+from mayfly.queue.count import count_due, first_released, has_due
+from mayfly.queue.external import ClaimRef, ExternalTotals, PullOptions
+from mayfly.queue.followups import NewChain, insert_chain, mark_awaited
+from mayfly.queue.insert import FutureJob, JobValidator, NewJob, insert_job, insert_jobs
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
+from mayfly.queue.prune import Keep, prune
+from mayfly.queue.rescue import expired_jobs, held_jobs
+from mayfly.queue.settle import settle
+from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
-from mayfly.schedules.store import pause, resume
-from mayfly.schema import JOBS, NORMAL
-from mayfly.tally import Count
-from mayfly.version import require_version
+from mayfly.schema.tables import JOBS, NORMAL
+from mayfly.schema.version import require_version
+from mayfly.stats.counters import read_counters
+from mayfly.stats.histograms import Count
+from mayfly.stats.history import count_cycles, read_cycles
+from mayfly.stats.totals import add_up_strays, add_up_totals, read_usual, write_totals
 from tests.database.factories import (
     change_job,
     claim_jobs,
@@ -78,7 +78,7 @@ KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")
 REPLACING = KEYED._replace(on_conflict="replace")
 PLAIN = NewJob("noop", "{}", "mail", 5, 1)
 DEAD_ONES: list[dict[str, str]] = [{"unique_key": "operated"}, {}]
-FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+FAILED = Outcome(OutcomeKind.FAILED, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb", "postgres"], indirect=True)
@@ -109,13 +109,13 @@ def chapters(database: Database) -> Iterator[str]:
     insert_rows(database, 2)
     yield chapter("claim", lambda: claim_jobs(database, 2))
     insert_rows(database, 1)
-    front = Front(NORMAL, now - timedelta(days=1))
+    front = ClaimCursor(NORMAL, now - timedelta(days=1))
     yield chapter("claim from a front", lambda: make_claim(database, make_claimant(database), 1, front))
     [first] = insert_rows(database, 1)
     yield chapter("begin with a job", lambda: claim_jobs(database, 2, begins_with=first))
     yield chapter(
         "find the first that came back",
-        lambda: database.read(lambda c: first_come_back(c, JOBS, "default", ["noop"], now)),
+        lambda: database.read(lambda c: first_released(c, JOBS, "default", ["noop"], now)),
     )
     yield chapter("look for more", lambda: database.read(lambda c: has_due(c, JOBS, "default", now)))
     yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
@@ -145,7 +145,7 @@ def settling(database: Database) -> Iterator[str]:
 
 def flowing(database: Database) -> Iterator[str]:
     """A batch of one chain, from its opening to its callback."""
-    now, kept = database.clock.now(), jsontext.encode(Later(PLAIN).packed())
+    now, kept = database.clock.now(), json_text.encode(FutureJob(PLAIN).packed())
     opened = NewBatch("campaign", kept, now)
     first = NewChain(PLAIN._replace(lane="flow", group_key="campaign"), f"[{kept}]")
 
@@ -157,7 +157,7 @@ def flowing(database: Database) -> Iterator[str]:
     yield chapter("seal a batch", lambda: database.run(lambda c: seal(c, "campaign", now)))
     run_sql(database, "UPDATE mayfly_jobs SET run_at = '2026-01-01 00:00:00' WHERE lane = 'flow'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")
-    yield chapter("what waits for its end", lambda: note_awaited(database, claimed))
+    yield chapter("what waits for its end", lambda: mark_awaited(database, claimed))
     yield chapter("settle a step", step)
     run_sql(database, "UPDATE mayfly_jobs SET lane = 'flow' WHERE group_key = 'campaign'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")
@@ -174,7 +174,7 @@ def fleet(database: Database) -> Iterator[str]:
             database.run(lambda c: finish_planning(c, number))
 
     def end() -> None:
-        database.run(lambda c: close_runner(c, "worker-1", Ended("ok", exit_code=0), now))
+        database.run(lambda c: close_runner(c, "worker-1", EndedRunner("ok", exit_code=0), now))
 
     def close() -> None:
         database.run(lambda c: close_cycle(c, total.cycle_id, {"exit_code": 0}, now))
@@ -183,13 +183,13 @@ def fleet(database: Database) -> Iterator[str]:
     yield chapter("open a cycle", lambda: database.run(lambda c: open_cycle(c, total.cycle_id, "host", now)))
     yield chapter("plan a runner", lambda: insert_runner(database))
     yield chapter(
-        "note lanes", lambda: database.run(lambda c: note_passed_over(c, {"served": KnownLane(1)}, ["waiting"]))
+        "note lanes", lambda: database.run(lambda c: record_passed_over(c, {"served": KnownLane(1)}, ["waiting"]))
     )
     yield chapter("lanes", lambda: database.read(known_lanes))
     yield chapter("live runners", lambda: database.read(live_runners))
     yield chapter("live by lane", lambda: database.read(live_by_lane))
     yield chapter("live on host", lambda: database.read(lambda c: live_on_host(c, "here")))
-    yield chapter("beat", lambda: database.once(lambda c: beat(c, "worker-1", now)))
+    yield chapter("beat", lambda: database.once(lambda c: renew_heartbeat(c, "worker-1", now)))
     yield chapter("end of a runner", end)
     yield chapter("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
     yield chapter("how long jobs take", lambda: database.read(lambda c: read_usual(c, now)))
@@ -197,7 +197,7 @@ def fleet(database: Database) -> Iterator[str]:
 
 
 def scheduling(database: Database) -> Iterator[str]:
-    door, now = Door(1 << 16, 5), database.clock.now()
+    door, now = JobValidator(1 << 16, 5), database.clock.now()
     entries = [parse_line(f"@yearly {line}") for line in ("a", "b", "c overlap=skip")]
     past = update(schedules).values(dealt_until=now - timedelta(days=400))
     yield chapter("see schedules", lambda: fire_due(database, entries, door))
@@ -215,7 +215,7 @@ def pausing(database: Database) -> Iterator[str]:
     yield chapter("pause a type", lambda: database.run(lambda c: pauses.pause(c, new)))
     yield chapter("what is paused", lambda: database.read(lambda c: load_pauses(c, now)))
     yield chapter("resume a type", lambda: database.run(lambda c: pauses.resume(c, "type", "noop", now)))
-    yield chapter("bring back what was put off", lambda: bring_back(database, JOBS, "noop", ["default"]))
+    yield chapter("bring back what was put off", lambda: resume_jobs(database, JOBS, "noop", ["default"]))
 
 
 def cancelling(database: Database) -> Iterator[str]:
@@ -223,99 +223,108 @@ def cancelling(database: Database) -> Iterator[str]:
     [job] = claim_jobs(database, lane="cancelled")
     ids = (job.id, insert_row(database, lane="cancelled"))
     filters = [
-        Which(group_key="g"),
-        Which(lane="cancelled", type="noop", status="pending", created_before=database.clock.now()),
+        JobFilter(group_key="g"),
+        JobFilter(lane="cancelled", type="noop", status="pending", created_before=database.clock.now()),
     ]
-    yield chapter("cancel two by id", lambda: cancel(database, JOBS, Which(ids=ids)))
+    yield chapter("cancel two by id", lambda: cancel(database, JOBS, JobFilter(ids=ids)))
     yield chapter("cancel a group", lambda: cancel(database, JOBS, filters[0]))
-    yield chapter("count by a filter", lambda: count_found(database, JOBS, CANCEL, filters[1]))
+    yield chapter("count by a filter", lambda: count_matching(database, JOBS, CANCEL, filters[1]))
     looking = (JOBS, job.id, "worker-1", job.claims)
-    yield chapter("look for a wish to cancel", lambda: database.read(lambda c: wish_to_cancel(c, *looking)))
+    yield chapter("look for a wish to cancel", lambda: database.read(lambda c: cancel_request(c, *looking)))
 
 
 def operating(database: Database) -> Iterator[str]:
     """Each verb on one job, with its deed."""
     ann, until = Actor("ann"), database.clock.now() + timedelta(hours=1)
-    dead, other = (Which(ids=(insert_row(database, status="dead", lane="operated", **each),)) for each in DEAD_ONES)
-    pending = Which(ids=(insert_row(database, lane="operated"),))
-    yield chapter("retry", lambda: operate.retry(database, JOBS, dead, ann))
-    yield chapter("discard", lambda: operate.discard(database, JOBS, other, ann))
-    yield chapter("delay", lambda: operate.delay(database, JOBS, pending, until, ann))
-    yield chapter("retry what waits", lambda: operate.retry(database, JOBS, pending, ann))
-    yield chapter("find by error", lambda: operate.retry(database, JOBS, Which(error="f" * 16, lane="mail"), ann))
-    yield chapter("set a lane", lambda: operate.set_lane(database, "operated", 2, ann))
-    yield chapter("pause a lane", lambda: operate.pause(database, JOBS, "lane", "operated", ann))
+    dead, other = (
+        JobFilter(ids=(insert_row(database, status="dead", lane="operated", **each),)) for each in DEAD_ONES
+    )
+    pending = JobFilter(ids=(insert_row(database, lane="operated"),))
+    yield chapter("retry", lambda: admin.retry(database, JOBS, dead, ann))
+    yield chapter("discard", lambda: admin.discard(database, JOBS, other, ann))
+    yield chapter("delay", lambda: admin.delay(database, JOBS, pending, until, ann))
+    yield chapter("retry what waits", lambda: admin.retry(database, JOBS, pending, ann))
+    yield chapter("find by error", lambda: admin.retry(database, JOBS, JobFilter(error="f" * 16, lane="mail"), ann))
+    yield chapter("set a lane", lambda: admin.set_lane(database, "operated", 2, ann))
+    yield chapter("pause a lane", lambda: admin.pause(database, JOBS, "lane", "operated", ann))
 
 
 def browsing(database: Database) -> Iterator[str]:
     now = database.clock.now()
 
-    def jobs(which: Which, words: str | None = None, field: tuple[str, str] | None = None) -> Callable[[], object]:
-        return lambda: database.read(lambda c: browse.list_jobs(c, JOBS, which, words, size=1, field=field))
+    def jobs(
+        which: JobFilter, words: str | None = None, field: tuple[str, str] | None = None
+    ) -> Callable[[], object]:
+        return lambda: database.read(lambda c: admin.list_jobs(c, JOBS, which, words, size=1, field=field))
 
-    yield chapter("list all jobs", jobs(Which()))
-    yield chapter("list jobs by status and lane", jobs(Which(lane="operated", status="pending")))
-    yield chapter("search jobs", jobs(Which(group_key="g", type="noop"), "ann"))
-    yield chapter("list jobs by error", jobs(Which(error="f" * 16)))
-    yield chapter("list the dead", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "settled")))
-    yield chapter("list hosts", lambda: database.read(lambda c: browse.list_hosts(c, now)))
-    yield chapter("list cycles", lambda: database.read(browse.list_cycles))
+    yield chapter("list all jobs", jobs(JobFilter()))
+    yield chapter("list jobs by status and lane", jobs(JobFilter(lane="operated", status="pending")))
+    yield chapter("search jobs", jobs(JobFilter(group_key="g", type="noop"), "ann"))
+    yield chapter("list jobs by error", jobs(JobFilter(error="f" * 16)))
+    yield chapter("list the dead", lambda: database.read(lambda c: admin.list_dead(c, JOBS, "settled")))
+    yield chapter("list hosts", lambda: database.read(lambda c: admin.list_hosts(c, now)))
+    yield chapter("list cycles", lambda: database.read(admin.list_cycles))
     yield chapter(
-        "list minutes", lambda: database.read(lambda c: browse.list_minutes(c, now, before=milliseconds(now)))
+        "list minutes", lambda: database.read(lambda c: admin.list_minutes(c, now, before=milliseconds(now)))
     )
-    yield chapter("how regular cycles were", lambda: database.read(lambda c: browse.read_regularity(c, now)))
+    yield chapter("how regular cycles were", lambda: database.read(lambda c: admin.read_regularity(c, now)))
     yield chapter(
-        "figures over time", lambda: database.read(lambda c: browse.read_history(c, browse.PERIODS["1h"], now))
+        "figures over time", lambda: database.read(lambda c: admin.read_history(c, admin.PERIODS["1h"], now))
     )
-    yield chapter("sparklines", lambda: database.read(lambda c: browse.read_sparks(c, now)))
+    yield chapter("sparklines", lambda: database.read(lambda c: admin.read_sparks(c, now)))
     died = {("mail", "noop", "dead"): Count(1)}
     database.run(lambda c: write_totals(c, milliseconds(now), "", died))
-    yield chapter("what has newly died", lambda: database.read(lambda c: browse.list_newly_dead(c, JOBS, now)))
-    yield chapter("list runners", lambda: database.read(browse.list_runners))
-    yield chapter("find runners", lambda: database.read(lambda c: browse.runners_named(c, ["worker-1", "worker-2"])))
+    yield chapter("what has newly died", lambda: database.read(lambda c: admin.list_newly_dead(c, JOBS, now)))
+    yield chapter("list runners", lambda: database.read(admin.list_runners))
+    yield chapter("find runners", lambda: database.read(lambda c: admin.runners_named(c, ["worker-1", "worker-2"])))
     yield chapter(
-        "count statuses", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(lane="mail")))
+        "count statuses", lambda: database.read(lambda c: admin.count_statuses(c, JOBS, JobFilter(lane="mail")))
     )
     yield chapter(
-        "count a group", lambda: database.read(lambda c: browse.count_statuses(c, JOBS, Which(group_key="g")))
+        "count a group", lambda: database.read(lambda c: admin.count_statuses(c, JOBS, JobFilter(group_key="g")))
     )
     insert_row(database, lane="dying", status="dead", finished_at=now)
-    yield chapter("list deaths", lambda: database.read(lambda c: browse.list_dead(c, JOBS, "dying", now)))
-    yield chapter("relatives", lambda: database.read(lambda c: browse.read_family(c, JOBS, 2, 1, "g")))
-    yield chapter("payloads", lambda: database.read(lambda c: browse.read_payloads(c, JOBS, [1, 2])))
-    yield chapter("search by a field", jobs(Which(lane="mail", status="dead"), field=("to", "ann")))
-    ended = Which(lane="operated", type="noop", finished_after=now)
-    yield chapter("estimate", lambda: estimate(database, JOBS, operate.RETRY, ended))
-    yield chapter("list deeds", lambda: database.read(browse.list_deeds))
+    yield chapter("list deaths", lambda: database.read(lambda c: admin.list_dead(c, JOBS, "dying", now)))
+    yield chapter("relatives", lambda: database.read(lambda c: admin.read_family(c, JOBS, 2, 1, "g")))
+    yield chapter("payloads", lambda: database.read(lambda c: admin.read_payloads(c, JOBS, [1, 2])))
+    yield chapter("search by a field", jobs(JobFilter(lane="mail", status="dead"), field=("to", "ann")))
+    ended = JobFilter(lane="operated", type="noop", finished_after=now)
+    yield chapter("estimate", lambda: estimate_matching(database, JOBS, admin.RETRY, ended))
+    yield chapter("list deeds", lambda: database.read(admin.list_audit))
 
 
 def outsiders(database: Database) -> Iterator[str]:
-    books, wish = Books(database, JOBS, "http-1"), Wish("shop", ["outside"], 2, timedelta(minutes=1))
-    request = requests.request_of("shop", "key", b"{}", database.clock.now())
+    books, wish = ExternalTotals(database, JOBS, "http-1"), PullOptions("shop", ["outside"], 2, timedelta(minutes=1))
+    request = idempotency.idempotent_request("shop", "key", b"{}", database.clock.now())
     now = database.clock.now()
     insert_rows(database, 2, lane="outside")
-    found: list[Hold] = []
+    found: list[ClaimRef] = []
 
     def pull() -> None:
-        pulled = outside.pull(database, JOBS, books, wish)
+        pulled = external.pull(database, JOBS, books, wish)
         found.extend(pulled.hold(job) for job in pulled.jobs)
 
     def finish() -> None:
-        outside.finish(database, JOBS, books, found[0], lambda _job: DONE)
+        external.finish(database, JOBS, books, found[0], lambda _job: DONE)
 
-    yield chapter("look for outside work", lambda: database.read(lambda c: outside.due(c, JOBS, {"outside": 3}, now)))
+    yield chapter(
+        "look for outside work", lambda: database.read(lambda c: external.due(c, JOBS, {"outside": 3}, now))
+    )
     yield chapter("pull", pull)
-    yield chapter("extend", lambda: outside.extend(database, JOBS, found[0], wish.lease))
+    yield chapter("extend", lambda: external.extend(database, JOBS, found[0], wish.lease))
     yield chapter("finish outside work", finish)
     yield chapter("finish it again", finish)
     for what in ("a request with a key", "the same again"):
-        yield chapter(what, lambda: database.run(lambda c: requests.once(c, request, lambda _: [])))
-    yield chapter("find a token", lambda: database.read(lambda c: tokens.find(c, "text", now)))
+        yield chapter(what, lambda: database.run(lambda c: idempotency.run_once(c, request, lambda _: [])))
+    yield chapter("find a token", lambda: database.read(lambda c: auth.find_token(c, "text", now)))
 
 
 def limiting(database: Database) -> Iterator[str]:
-    holder = Holder("worker-1", database.clock.now() + timedelta(minutes=1))
-    ours, wish = Holdings(holder), (Need("smtp:7", Limit("smtp", 2)), Need("sender:7", Limit("sender", 9, "day")))
+    holder = LimitHolder("worker-1", database.clock.now() + timedelta(minutes=1))
+    ours, wish = (
+        SlotLedger(holder),
+        (LimitKey("smtp:7", Limit("smtp", 2)), LimitKey("sender:7", Limit("sender", 9, "day"))),
+    )
     yield chapter("take for the first time", lambda: ours.take(database, [wish]))
     yield chapter("take", lambda: ours.take(database, [wish]))
     ours.put_down([wish, wish])
@@ -333,16 +342,16 @@ def watching(database: Database) -> Iterator[str]:
         database.run(lambda c: count_cycles(c, now + timedelta(hours=1), 90))
 
     def tell() -> None:
-        [alert] = database.run(lambda c: note(c, [late], now))
-        database.run(lambda c: take(c, alert, now))
-        database.run(lambda c: note_told(c, alert, now))
+        [alert] = database.run(lambda c: record_changes(c, [late], now))
+        database.run(lambda c: take_due(c, alert, now))
+        database.run(lambda c: record_sent(c, alert, now))
 
     yield chapter("figures of all times", lambda: database.read(lambda c: (read_counters(c), read_cycles(c))))
     yield chapter("carry over", carry_over)
     yield chapter("dead jobs", lambda: database.read(lambda c: list(dead_jobs(c, now))))
     yield chapter("killed runners", lambda: database.read(lambda c: list(killed_runners(c, now))))
     yield chapter("tell an alert", tell)
-    yield chapter("an alert is over", lambda: database.run(lambda c: note(c, [], now)))
+    yield chapter("an alert is over", lambda: database.run(lambda c: record_changes(c, [], now)))
 
 
 def cleaning(database: Database) -> Iterator[str]:

@@ -5,20 +5,18 @@ from datetime import timedelta
 import pytest
 
 import mayfly
-from mayfly.app import App
-from mayfly.engine import Database
+from mayfly.client import App
+from mayfly.db.database import Database
 from mayfly.errors import BadField, ErrorTooLate
-from mayfly.job import Job
-from mayfly.jobs.enqueue import NewJob
-from mayfly.jobs.held import hold
-from mayfly.jobs.running import RUNNING
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.logs import silent_log
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS
-from runner.lifelines import JobTransaction, MainLifeline
-from runner.outbox import Outbox
+from mayfly.job import CURRENT_JOB, Job
+from mayfly.log import silent_log
+from mayfly.queue.followups import buffer_job
+from mayfly.queue.insert import NewJob
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from runner.job_runtime import JobTransaction, MainThreadRuntime
+from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_rows
@@ -27,10 +25,10 @@ from tests.tables import jobs
 CHILD = NewJob("child", "{}", "default", 5, 1)
 OTHERS = [
     RELEASED,
-    Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED),
-    Outcome(Kind.SNOOZED, keeps_attempt=True),
-    Outcome(Kind.CANCELLED, error="no"),
-    Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.DEAD),
+    Outcome(OutcomeKind.FAILED, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED),
+    Outcome(OutcomeKind.SNOOZED, keeps_attempt=True),
+    Outcome(OutcomeKind.CANCELLED, error="no"),
+    Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD),
 ]
 
 
@@ -39,7 +37,7 @@ def claim_parents(database: Database, count: int) -> list[Job]:
     insert_rows(database, count)
     parents = claim_jobs(database, count)
     for job in parents:
-        hold(job, [CHILD._replace(group_key=f"child of {job.id}")])
+        buffer_job(job, [CHILD._replace(group_key=f"child of {job.id}")])
     return parents
 
 
@@ -78,7 +76,7 @@ def test_children_with_keys_never_hold_up_their_parents(database: Database) -> N
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
     ways = {"held": None, "replaced": "replace", "over": None}
-    hold(job, [CHILD._replace(unique_key=key, on_conflict=way) for key, way in ways.items()])
+    buffer_job(job, [CHILD._replace(unique_key=key, on_conflict=way) for key, way in ways.items()])
 
     settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1)], {})
 
@@ -94,12 +92,12 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
     job.lifeline = make_lifeline(database)
-    running = RUNNING.set(job)
+    running = CURRENT_JOB.set(job)
     try:
         with pytest.raises(ErrorTooLate, match=r"^on_conflict='error' cannot be answered inside a handler"):
             mayfly.enqueue("noop", unique_key="key", on_conflict="error")
     finally:
-        RUNNING.reset(running)
+        CURRENT_JOB.reset(running)
 
     assert job.held is None
 
@@ -119,7 +117,7 @@ def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database
 def test_an_outcome_at_once_takes_its_children_along(database: Database, rival: Database, at_once: bool) -> None:
     """ack="each": the short way for what is plainly done is not theirs."""
     (job,) = claim_parents(database, 1)
-    outbox = Outbox(database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(database, JOBS, make_settler(), silent_log())
 
     outbox.add(Settlement(job, DONE, 1), at_once)
     outbox.flush()
@@ -134,7 +132,7 @@ def test_children_from_before_a_transaction_commit_with_it(database: Database, r
     with transaction.open(job):
         pass
 
-    Outbox(database, JOBS, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
+    SettleBuffer(database, JOBS, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
 
     assert children(rival) == [f"child of {job.id}"]
 
@@ -170,7 +168,7 @@ def running(app: App) -> Job:
 
 def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database: Database) -> None:
     """Nothing is written by it; what is wrong with it is said at once, and then nothing of it is held."""
-    token = RUNNING.set(running)
+    token = CURRENT_JOB.set(running)
     try:
         given = mayfly.enqueue("child"), mayfly.enqueue_many([{"type": "child"}] * 3)
         with pytest.raises(BadField):
@@ -178,7 +176,7 @@ def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database:
         with pytest.raises(BadField):
             mayfly.enqueue_many([{"type": "child"}, {"type": ""}])
     finally:
-        RUNNING.reset(token)
+        CURRENT_JOB.reset(token)
 
     assert given == (None, 3)
     assert [getattr(each, "parent_id", None) for each in running.held or ()] == [running.id] * 4
@@ -187,13 +185,13 @@ def test_enqueue_in_a_handler_is_held_back_and_has_no_id(running: Job, database:
 
 def test_enqueue_in_a_handlers_transaction_is_not_held_back(running: Job, database: Database) -> None:
     """It commits with the job anyway, and has an id."""
-    token = RUNNING.set(running)
+    token = CURRENT_JOB.set(running)
     try:
         with running.transaction():
             job_id = mayfly.enqueue("child")
     finally:
-        RUNNING.reset(token)
-    assert isinstance(running.lifeline, MainLifeline)
+        CURRENT_JOB.reset(token)
+    assert isinstance(running.lifeline, MainThreadRuntime)
     running.lifeline.opened.commit()
 
     assert running.held is None

@@ -5,16 +5,15 @@ from functools import partial
 
 import pytest
 
+from mayfly.admin import PERIODS, ChartPoint, read_history, read_sparks
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.fleet.counted import SETTLED, count_cycles
+from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.jobs.browse import PERIODS, Point, read_history, read_sparks
-from mayfly.jobs.keep import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
-from mayfly.jobs.prune import Keep, prune
-from mayfly.jobs.totals import add_up_totals, write_totals
-from mayfly.schema import JOBS
-from mayfly.tally import Count, Tally
+from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS, Keep, prune
+from mayfly.schema.tables import JOBS
+from mayfly.stats.histograms import Count, Tally
+from mayfly.stats.history import SETTLED, count_cycles
+from mayfly.stats.totals import add_up_totals, write_totals
 from tests.database.factories import in_threads, run_sql
 from tests.factories import NOON
 
@@ -137,7 +136,7 @@ def test_a_sparkline_has_what_each_lane_has_done(database: Database) -> None:
     assert found == {"mail": (*[0] * 28, 5, 3), "images": (4, *[0] * 29)}
 
 
-def points(database: Database, period: str) -> tuple[Point, ...]:
+def points(database: Database, period: str) -> tuple[ChartPoint, ...]:
     return database.read(lambda connection: read_history(connection, PERIODS[period], NOW)).points
 
 

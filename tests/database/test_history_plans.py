@@ -9,15 +9,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import bindparam, text
 
+from mayfly.admin import PERIODS, list_ended
+from mayfly.admin.charts import COUNTED, DEATHS, DONE_BY_LANE
+from mayfly.admin.fleet import SINCE, ended_statement
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.jobs.browse import PERIODS, list_ended
-from mayfly.jobs.browse.history import COUNTED
-from mayfly.jobs.browse.lately import DEATHS, DONE_BY_LANE
-from mayfly.jobs.browse.minutes import SINCE
-from mayfly.jobs.browse.runners import ended_statement
-from mayfly.jobs.keep import SPANS
-from mayfly.migrations.types import UtcDateTime
+from mayfly.db.database import Database
+from mayfly.queue.prune import SPANS
+from mayfly.schema.migrations.ddl import UtcDateTime
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
 from tests.database.plans import explained
 from tests.databases import Databases

@@ -11,27 +11,26 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from sqlalchemy import Table, delete, insert, select, update
 
-from dispatcher import probe
-from dispatcher.planning import look
-from dispatcher.probe.look import doubts
+from dispatcher import idle
+from dispatcher.assign import read_plan
+from dispatcher.context import CycleContext
+from dispatcher.idle import possible_work
 from dispatcher.schedules import due_schedules
-from dispatcher.world import World
-from mayfly import schema
 from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
-from mayfly.connection import Connection, Result
-from mayfly.engine import Database
-from mayfly.fleet.place import this_place, this_process
-from mayfly.fleet.statements import LOOK
-from mayfly.jobs.childless import childless
-from mayfly.jobs.enqueue import Door
-from mayfly.jobs.looks import find_lanes
-from mayfly.jobs.prune import keep_from, prune
-from mayfly.jobs.rescue import dead_runners, expired_jobs
-from mayfly.logs import silent_log
+from mayfly.db.connection import Connection, Result
+from mayfly.db.database import Database
+from mayfly.fleet.statements import READ_PLAN_LOCK
+from mayfly.log import silent_log
+from mayfly.process.identity import this_host, this_process
+from mayfly.queue.count import find_lanes, finished_batches
+from mayfly.queue.insert import JobValidator
+from mayfly.queue.prune import keep_from, prune
+from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
-from mayfly.schedules.wake import looks_of, may_be_due, note_next
-from mayfly.schema import JOBS
+from mayfly.schedules.next_due import file_signatures, may_be_due, write_next_due
+from mayfly.schema import tables as schema_tables
+from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load
 from mayfly.settings.quick import quick_settings
 from tests import tables
@@ -65,7 +64,7 @@ def finished_job(status: str, age: timedelta, **columns: Any) -> Row:
 
 def runner(**columns: Any) -> Row:
     """One that is alive: this very process."""
-    here, process = this_place("here"), this_process()
+    here, process = this_host("here"), this_process()
     return tables.runners, {
         "worker_id": "worker-1",
         "cycle_id": 1,
@@ -150,7 +149,7 @@ def quick(url: str, home: Path, **others: str) -> Settings:
 
 def probe_doubts(settings: Settings) -> list[str]:
     with closing(Database(settings.database_url.get_secret_value())) as database:
-        found = database.read(lambda connection: list(doubts(connection, keep_from(settings), NOON)))
+        found = database.read(lambda connection: list(possible_work(connection, keep_from(settings), NOON)))
     return [*found, "a schedule may be due"] if may_be_due(settings, settings.home, NOON) else found
 
 
@@ -159,9 +158,9 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
     database = Database(url)
     database.set_clock(StoppedClock(NOON, 0.0))
     settings = load(environ(url, home, **variables)).settings
-    place = this_place(settings.host_name)
-    world = World(settings, database, silent_log(), home, place, this_process(), monotonic())
-    counted, plan = look(world)
+    place = this_host(settings.host_name)
+    world = CycleContext(settings, database, silent_log(), home, place, this_process(), monotonic())
+    counted, plan = read_plan(world)
     lanes = database.read(lambda connection: find_lanes(connection, JOBS))
     if counted.pending or plan.runners:
         yield "work"
@@ -173,7 +172,7 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
         yield "dead runners"
     if database.read(lambda connection: expired_jobs(connection, JOBS, lanes, NOON)):
         yield "lost jobs"
-    if database.read(lambda connection: childless(connection, JOBS)):
+    if database.read(lambda connection: finished_batches(connection, JOBS)):
         yield "batches that are over"
     if prune(database, JOBS, keep_from(settings)):
         yield "old rows"
@@ -255,7 +254,7 @@ ages = st.one_of(
     st.timedeltas(DAY / 2, 8 * DAY),
 )
 lanes = st.sampled_from(["default", "mail", "Ä"])
-priorities = st.sampled_from(schema.PRIORITIES)
+priorities = st.sampled_from(schema_tables.PRIORITIES)
 groups = st.sampled_from([None, "campaign"])
 jobs = st.one_of(
     st.builds(
@@ -335,8 +334,8 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
     for ago in (3 * DAY, given.ago):
         clock = StoppedClock(NOON - ago, 0.0)
         database.set_clock(clock)
-        next_at = fire_due(database, entries, Door(1 << 16, 5)).next_at
-    note_next(home, looks_of([file]), next_at)
+        next_at = fire_due(database, entries, JobValidator(1 << 16, 5)).next_at
+    write_next_due(home, file_signatures([file]), next_at)
     run(database, lambda connection: connection.execute(delete(tables.jobs)))
     database.close()
     if given.edited:
@@ -415,7 +414,7 @@ def test_a_host_whose_clock_is_off_is_left_to_the_full_path(
     before = contents()
     pinned = pin_offset(timedelta(seconds=2))
     try:
-        was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+        was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
     finally:
         pin_offset(pinned)
 
@@ -455,7 +454,7 @@ def test_a_rival_who_has_the_planning_lock_before_it_is_read_keeps_it(
         return written[-1]
 
     monkeypatch.setattr(Database, "run", take_first)
-    was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+    was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
 
     assert (written, was_idle) == ([False], False)
     assert holder(database) == "rival"
@@ -472,14 +471,14 @@ def test_a_rival_who_takes_the_planning_lock_just_after_it_was_read_keeps_it(
 
     def then_take(connection: Connection, statement: str, *arguments: Any) -> Result:
         found = execute(connection, statement, *arguments)
-        if statement == LOOK:
+        if statement == READ_PLAN_LOCK:
             looks.append(found)
             if len(looks) == 2:  # the look at the tables is done, the number is about to be taken
                 take_as_rival(database)
         return found
 
     monkeypatch.setattr(Connection, "execute", then_take)
-    was_idle = probe.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+    was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
 
     assert (len(looks), was_idle) == (2, False)
     assert holder(database) == "rival"

@@ -3,13 +3,13 @@
 from datetime import datetime, timedelta
 from functools import partial
 
+from mayfly.admin import CyclesByMinute, CycleView, Gap, Regularity, list_minutes, list_newly_dead, read_regularity
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.jobs.browse import CycleView, Gap, Minutes, Regularity, list_minutes, list_newly_dead, read_regularity
-from mayfly.jobs.totals import write_totals
-from mayfly.schema import JOBS
-from mayfly.tally import Count
+from mayfly.schema.tables import JOBS
+from mayfly.stats.histograms import Count
+from mayfly.stats.totals import write_totals
 from tests import tables
 from tests.database.factories import insert_table_row
 from tests.factories import NOON, insert_row
@@ -92,7 +92,7 @@ def cycle(database: Database, minutes_ago: int, host: str, took: int = 900, late
 
 def list_all(database: Database, size: int = 60) -> list[CycleView | Gap]:
     rows: list[CycleView | Gap] = []
-    page = Minutes((), None)
+    page = CyclesByMinute((), None)
     while not rows or page.next is not None:
         page = database.read(partial(list_minutes, now=NOW, size=size, before=page.next))
         rows += page.rows

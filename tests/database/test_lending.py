@@ -6,9 +6,9 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
-from mayfly.dialect import base
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.db.dialects import base
 from mayfly.errors import DatabaseAway, Interrupted, SchemaMissing, TransactionClosed
 from tests.database.factories import rows_of, run_sql, servers_only
 from tests.database.test_engine import (

@@ -7,21 +7,21 @@ import pytest
 from freezegun import freeze_time
 
 from mayfly import Job, Retry, concurrency, enqueue, handler, rate
-from mayfly.engine import Database
+from mayfly.admin.limits import list_limits
+from mayfly.db.database import Database
 from mayfly.errors import TakeInTransaction, UnknownLimit
-from mayfly.jobs.prune import Keep, prune
-from mayfly.limits.holdings import Holdings
-from mayfly.limits.limit import Limit, Need
-from mayfly.limits.listing import list_limits
-from mayfly.limits.store import Holder
-from mayfly.schema import JOBS
+from mayfly.limits.client import SlotLedger
+from mayfly.limits.limit import Limit, LimitKey
+from mayfly.limits.store import LimitHolder
+from mayfly.queue.prune import Keep, prune
+from mayfly.schema.tables import JOBS
 from mayfly.testing import FreshDatabase, drain, run_inline, using_database
-from runner.invoke import Misfit
+from runner.invoke import PayloadError
 from tests.database.factories import rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row
 from tests.tables import limits, slots
 
-SMTP = Need("smtp:7", Limit("smtp:{account}", 2))
+SMTP = LimitKey("smtp:7", Limit("smtp:{account}", 2))
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +42,9 @@ def sent() -> list[int]:
     return noted
 
 
-def hold(database: Database, need: Need, times: int) -> Holdings:
+def hold(database: Database, need: LimitKey, times: int) -> SlotLedger:
     """As another runner that lives for another minute."""
-    holdings = Holdings(Holder("rival", database.clock.now() + timedelta(minutes=1)))
+    holdings = SlotLedger(LimitHolder("rival", database.clock.now() + timedelta(minutes=1)))
     assert holdings.take(database, [(need,)] * times) == [None] * times
     return holdings
 
@@ -106,7 +106,7 @@ def test_a_job_that_names_no_key_is_dead_with_a_sentence(database: Database, sen
     """It came by plain SQL; `enqueue` would have refused it."""
     job_id = insert_row(database, type="send", payload='{"acount": 1}')
 
-    with pytest.raises(Misfit, match="needs the field 'account', which is missing"):
+    with pytest.raises(PayloadError, match="needs the field 'account', which is missing"):
         drain()
 
     assert (get_row(database, job_id).status, sent) == ("dead", [])
@@ -203,7 +203,7 @@ def test_nothing_is_taken_inside_of_a_transaction(database: Database) -> None:
 def test_limits_are_listed_with_what_is_used(database: Database, rival: Database) -> None:
     """Of a window that has ended nothing is; of slots, what the living hold."""
     hold(rival, SMTP, 1)
-    hold(rival, Need("sender:7", Limit("sender:{account}", 5, "day")), 3)
+    hold(rival, LimitKey("sender:7", Limit("sender:{account}", 5, "day")), 3)
     now = database.clock.now()
 
     today = database.read(lambda connection: list(list_limits(connection, now)))
@@ -216,9 +216,9 @@ def test_limits_are_listed_with_what_is_used(database: Database, rival: Database
 def test_keys_that_nobody_has_used_for_long_are_pruned(database: Database, rival: Database) -> None:
     """A week after their window; the slots that somebody holds stay, and count on."""
     hold(rival, SMTP, 2)
-    hold(rival, Need("sender:7", Limit("sender:{account}", 5, "month")), 3)
+    hold(rival, LimitKey("sender:7", Limit("sender:{account}", 5, "month")), 3)
     with freeze_time(database.clock.now() + timedelta(days=9)):
         pruned = prune(database, JOBS, Keep())
 
     assert (pruned, [row.limit_key for row in rows_of(database, limits)]) == (1, ["sender:7"])
-    assert Holdings(Holder("new", database.clock.now())).take(database, [(SMTP,)]) != [None]
+    assert SlotLedger(LimitHolder("new", database.clock.now())).take(database, [(SMTP,)]) != [None]

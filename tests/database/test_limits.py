@@ -10,22 +10,22 @@ import pytest
 from sqlalchemy import update
 
 from mayfly.clock import pause_between
-from mayfly.engine import Database
-from mayfly.fleet.runners import Ended, close_runner
-from mayfly.limits.holdings import Holdings
-from mayfly.limits.limit import Limit, Need
-from mayfly.limits.store import Holder
+from mayfly.db.database import Database
+from mayfly.fleet.runners import EndedRunner, close_runner
+from mayfly.limits.client import SlotLedger
+from mayfly.limits.limit import Limit, LimitKey
+from mayfly.limits.store import LimitHolder
 from tests.database.factories import in_threads, insert_runner, rows_of
 from tests.looking import run
 from tests.tables import limits, runners, slots
 
 RIVALS = 8
-TWO_AT_ONCE = Need("smtp", Limit("smtp", 2))
-NINE_A_DAY = Need("sender", Limit("sender", 9, "day"))
+TWO_AT_ONCE = LimitKey("smtp", Limit("smtp", 2))
+NINE_A_DAY = LimitKey("sender", Limit("sender", 9, "day"))
 
 
-def holdings(database: Database, worker_id: str = "worker-1") -> Holdings:
-    return Holdings(Holder(worker_id, database.clock.now() + timedelta(minutes=1)))
+def holdings(database: Database, worker_id: str = "worker-1") -> SlotLedger:
+    return SlotLedger(LimitHolder(worker_id, database.clock.now() + timedelta(minutes=1)))
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_rivals_never_hold_more_slots_than_there_are(rivals: list[Database]) -> 
 
 def test_rivals_that_want_the_same_keys_crosswise_all_get_an_answer(rivals: list[Database]) -> None:
     """Each asks for several keys in an order of its own: no deadlock reaches anyone, and nothing is exceeded."""
-    needs = [Need(f"key-{number}", Limit("key", 15, "day")) for number in range(5)]
-    needs += [Need(f"key-{number}", Limit("key", 3)) for number in range(5)]
+    needs = [LimitKey(f"key-{number}", Limit("key", 15, "day")) for number in range(5)]
+    needs += [LimitKey(f"key-{number}", Limit("key", 3)) for number in range(5)]
 
     def work(number: int) -> Counter[str]:
         dice, ours, granted = random.Random(number), holdings(rivals[number], f"worker-{number}"), Counter[str]()
@@ -123,7 +123,7 @@ def test_a_slot_is_free_when_its_runner_is_closed(database: Database, rival: Dat
     assert ours.take(database, [(TWO_AT_ONCE,)]) != [None]
 
     now = database.clock.now()
-    database.run(lambda connection: close_runner(connection, "rival", Ended("crash", signal=9), now))
+    database.run(lambda connection: close_runner(connection, "rival", EndedRunner("crash", signal=9), now))
 
     assert ours.take(database, [(TWO_AT_ONCE,)]) == [None]
     assert [(row.worker_id, row.held) for row in rows_of(database, slots)] == [("worker-1", 1)]
@@ -133,8 +133,8 @@ def test_a_slot_is_free_when_the_lease_of_its_runner_runs_out(database: Database
     """The runner's row decides, which may have been renewed; the slot's own lease where there is no row."""
     insert_runner(rival, "rival")
     over = rival.clock.now() - timedelta(seconds=1)
-    Holdings(Holder("rival", over)).take(rival, [(TWO_AT_ONCE,)])
-    Holdings(Holder("nobody", over)).take(rival, [(TWO_AT_ONCE,)])
+    SlotLedger(LimitHolder("rival", over)).take(rival, [(TWO_AT_ONCE,)])
+    SlotLedger(LimitHolder("nobody", over)).take(rival, [(TWO_AT_ONCE,)])
     ours = holdings(database)
     assert [each is None for each in ours.take(database, [(TWO_AT_ONCE,)] * 2)] == [True, False]
 
@@ -157,7 +157,7 @@ def test_a_window_that_has_ended_opens_again(database: Database) -> None:
 
 def test_what_is_declared_anew_is_what_the_row_says(database: Database) -> None:
     """For those who look at it; whoever asks goes by his own declaration."""
-    raised = Need("smtp", Limit("smtp", 3))
+    raised = LimitKey("smtp", Limit("smtp", 3))
     ours = holdings(database)
     assert [each is None for each in ours.take(database, [(TWO_AT_ONCE,)] * 3)] == [True, True, False]
 

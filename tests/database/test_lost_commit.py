@@ -5,14 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 import mayfly
-from mayfly.app import App, use_app
-from mayfly.engine import Database
+from mayfly.client import App, use_app
+from mayfly.db.database import Database
 from mayfly.errors import CommitUnknown
-from mayfly.jobs.rescue import held_jobs
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import DONE, Kind, Outcome
-from mayfly.schema import JOBS
+from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement
+from mayfly.queue.rescue import held_jobs
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
 from tests.database.proxy import Proxy, proxied
@@ -21,7 +20,7 @@ from tests.tables import jobs
 
 pytestmark = servers_only
 
-FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+FAILED = Outcome(OutcomeKind.FAILED, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from sqlalchemy import Engine, Inspector, String, create_engine, inspect
 from sqlalchemy.event import listen
 from sqlalchemy.pool import NullPool
 
-import mayfly.migrations
-from mayfly import schema
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import SchemaNewer
-from mayfly.migrations import migrate, migration_sql
-from mayfly.migrations.types import is_mysql
-from mayfly.version import require_version
+from mayfly.schema import migrations
+from mayfly.schema import tables as schema_tables
+from mayfly.schema.migrations import migrate, migration_sql
+from mayfly.schema.migrations.ddl import is_mysql
+from mayfly.schema.version import require_version
 from tests import tables
 from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
@@ -35,7 +35,7 @@ def test_the_first_migration_comes_from_nothing(database_url: str) -> None:
     """The versions before and after are told."""
     versions = migrate(database_url)
 
-    assert versions == (None, schema.VERSION)
+    assert versions == (None, schema_tables.VERSION)
 
 
 def test_migrating_again_changes_nothing(migrated_url: str) -> None:
@@ -44,7 +44,7 @@ def test_migrating_again_changes_nothing(migrated_url: str) -> None:
 
     versions = migrate(migrated_url)
 
-    assert versions == (schema.VERSION, schema.VERSION)
+    assert versions == (schema_tables.VERSION, schema_tables.VERSION)
     assert shape_of(migrated_url) == before
 
 
@@ -94,7 +94,7 @@ def test_a_database_of_the_first_release_gets_what_came_later(database: Database
 
     versions = migrate(migrated_url)
 
-    assert versions == ("0001", schema.VERSION)
+    assert versions == ("0001", schema_tables.VERSION)
     assert shape_of(migrated_url) == complete
     assert claim_ids(database) == [job]
 
@@ -104,7 +104,11 @@ def test_two_hosts_migrate_at_once(database_url: str, migrated_url: str) -> None
     with started(migrate_together, database_url, processes=3) as answers:
         versions = [answers.get(timeout=120) for _ in range(3)]
 
-    assert sorted(versions, key=str) == [(schema.VERSION,) * 2, (schema.VERSION,) * 2, (None, schema.VERSION)]
+    assert sorted(versions, key=str) == [
+        (schema_tables.VERSION,) * 2,
+        (schema_tables.VERSION,) * 2,
+        (None, schema_tables.VERSION),
+    ]
     assert shape_of(database_url) == shape_of(migrated_url)
 
 
@@ -139,7 +143,7 @@ def test_the_printed_statements_make_the_same_tables(
 
     assert shape_of(database_url) == shape_of(migrated_url)
     assert contents_of(database_url) == contents_of(migrated_url)
-    assert migrate(database_url) == (schema.VERSION, schema.VERSION)
+    assert migrate(database_url) == (schema_tables.VERSION, schema_tables.VERSION)
 
 
 def test_the_tables_have_the_columns_that_queries_name(migrated_url: str) -> None:
@@ -147,7 +151,7 @@ def test_the_tables_have_the_columns_that_queries_name(migrated_url: str) -> Non
     found = {
         table: [column["name"] for column in columns if column["name"] != "live_key"]
         for table, columns in columns_of(migrated_url).items()
-        if table != schema.VERSION_TABLE
+        if table != schema_tables.VERSION_TABLE
     }
 
     assert found == {table.name: [column.name for column in table.columns] for table in tables.metadata.sorted_tables}
@@ -174,11 +178,11 @@ def test_texts_have_the_length_that_queries_know(migrated_url: str) -> None:
 def test_the_version_that_code_expects_is_the_newest_migration() -> None:
     """Who adds a migration and forgets VERSION learns it here."""
     config = Config()
-    config.set_main_option("script_location", str(Path(mayfly.migrations.__file__).parent))
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
 
     newest = ScriptDirectory.from_config(config).get_current_head()
 
-    assert newest == schema.VERSION
+    assert newest == schema_tables.VERSION
 
 
 def test_a_migrated_database_is_worked_with(database: Database) -> None:

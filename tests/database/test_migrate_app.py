@@ -8,7 +8,7 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
 from mayfly.errors import AppSchemaUnknown
-from mayfly.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
+from mayfly.schema.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
 
 NEWEST = "0007"
 OURS = {
@@ -84,7 +84,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     versions.mkdir(parents=True)
     (home / "shop_with_tables" / "__init__.py").write_text("__migrations__ = 'tables'\n")
     (versions / "v1.py").write_text(
-        "from sqlalchemy import Column, Integer\nfrom mayfly.migrations.portable import create_table\n"
+        "from sqlalchemy import Column, Integer\nfrom mayfly.schema.migrations.ddl import create_table\n"
         "revision, down_revision, branch_labels, depends_on = 'v1', None, None, None\n"
         "def upgrade():\n    create_table('app_orders', Column('id', Integer, primary_key=True))\n"
     )

@@ -4,11 +4,10 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from mayfly.engine import Database
+from mayfly.cli.checks import CheckResult, CheckStatus, check_app_tables
+from mayfly.db.database import Database
 from mayfly.errors import TableMissing
-from mayfly.finding import Finding, Health
-from mayfly.migrations.apps import app_tables, migrate_app
-from mayfly.migrations.checkup import examine_app_tables
+from mayfly.schema.migrations.apps import app_tables, migrate_app
 
 
 def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url: str) -> None:
@@ -24,8 +23,8 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
     )
 
 
-def look(url: str) -> Finding:
-    [found] = examine_app_tables(url, ["handlers"])
+def look(url: str) -> CheckResult:
+    [found] = check_app_tables(url, ["handlers"])
     return found
 
 
@@ -46,7 +45,12 @@ def test_doctor_looks_at_their_version(database_url: str) -> None:
     ahead = look(database_url)
 
     found = [missing, fine, behind, ahead]
-    assert [each.health for each in found] == [Health.WARNING, Health.OK, Health.PROBLEM, Health.PROBLEM]
+    assert [each.health for each in found] == [
+        CheckStatus.WARNING,
+        CheckStatus.OK,
+        CheckStatus.PROBLEM,
+        CheckStatus.PROBLEM,
+    ]
     assert missing.text == ("those of handlers are missing, and its jobs may need them: run `mayfly migrate --app`.")
     assert behind.text.startswith("those of handlers have version 0001, its code needs 0")
     assert behind.text.endswith(": run `mayfly migrate --app`.")

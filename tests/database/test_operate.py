@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 
-from mayfly.actor import HTTP, TERMINAL, Actor
-from mayfly.engine import Database
-from mayfly.errors import BadField, WhichJobs
+from mayfly import admin
+from mayfly.admin import BulkResult, actions
+from mayfly.admin.audit import HTTP, TERMINAL, Actor
+from mayfly.admin.filters import JobFilter
+from mayfly.db.database import Database
+from mayfly.errors import BadField, NoJobsSelected
 from mayfly.fleet.cycles import known_lanes
-from mayfly.jobs import operate
-from mayfly.jobs.operate import Done, retrying
-from mayfly.jobs.pauses import load_pauses
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.which import Which
-from mayfly.outcome import Kind, Outcome
-from mayfly.schema import JOBS
+from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
+from mayfly.queue.pauses import load_pauses
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import (
     claim_ids,
@@ -57,10 +56,10 @@ def test_a_dead_job_gets_all_its_tries_again(database: Database) -> None:
     """The same row, due at once; its fencing token goes on, what it had reached stays."""
     job_id = insert_dead(database, crashes=3, suspect=1, checkpoint='{"at": 7}', worker_id="w")
 
-    done = operate.retry(database, JOBS, Which(ids=(job_id,)), ANN)
+    done = admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
-    assert done == Done(changed=1)
+    assert done == BulkResult(changed=1)
     assert (row.status, row.attempts, row.crashes, row.suspect, row.claims) == ("pending", 0, 0, 0, 5)
     assert (row.worker_id, row.finished_at, row.checkpoint) == (None, None, '{"at": 7}')
     assert claim_ids(database) == [job_id]
@@ -72,7 +71,7 @@ def test_a_cancelled_job_can_be_tried_again(database: Database) -> None:
     before = database.clock.now() - HOUR
     job_id = insert_row(database, status="cancelled", cancel_reason="a mistake", expires_at=before)
 
-    operate.retry(database, JOBS, Which(ids=(job_id,)), ANN)
+    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.cancel_reason, row.expires_at) == ("pending", None, None)
@@ -82,7 +81,7 @@ def test_a_job_that_waits_for_its_next_try_has_it_now(database: Database) -> Non
     """And keeps the attempts that it has spent."""
     job_id = insert_row(database, run_at=database.clock.now() + HOUR, attempts=2, waiting_for="a limit")
 
-    operate.retry(database, JOBS, Which(ids=(job_id,)), ANN)
+    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.waiting_for) == ("pending", 2, None)
@@ -94,7 +93,7 @@ def test_what_runs_or_is_done_is_not_tried_again(database: Database, status: str
     """Nor is one that is due already."""
     ids = (insert_row(database, status=status), insert_row(database))
 
-    assert operate.retry(database, JOBS, Which(ids=ids), ANN) == Done()
+    assert admin.retry(database, JOBS, JobFilter(ids=ids), ANN) == BulkResult()
     assert statuses(database, *ids) == [status, "pending"]
 
 
@@ -103,8 +102,8 @@ def test_a_filter_means_dead_jobs(database: Database) -> None:
     dead = [insert_dead(database, type="mail", lane=lane) for lane in ("a", "b")]
     cancelled = insert_row(database, type="mail", status="cancelled")
 
-    first = operate.retry(database, JOBS, Which(type="mail"), ANN)
-    second = operate.retry(database, JOBS, Which(type="mail", status="cancelled"), ANN)
+    first = admin.retry(database, JOBS, JobFilter(type="mail"), ANN)
+    second = admin.retry(database, JOBS, JobFilter(type="mail", status="cancelled"), ANN)
 
     assert (first.changed, second.changed) == (2, 1)
     assert statuses(database, *dead, cancelled) == ["pending"] * 3
@@ -120,8 +119,8 @@ def test_jobs_are_found_by_their_last_error(database: Database) -> None:
         fingerprint="bbbb", finished_at=now,
     )  # fmt: skip
 
-    counted = operate.count_found(database, JOBS, operate.RETRY, Which(error="aaaa"))
-    done = operate.retry(database, JOBS, Which(error="aaaa"), ANN)
+    counted = admin.count_matching(database, JOBS, admin.RETRY, JobFilter(error="aaaa"))
+    done = admin.retry(database, JOBS, JobFilter(error="aaaa"), ANN)
 
     assert (counted, done.changed) == (2, 2)
     assert statuses(database, *ours, other) == ["pending", "pending", "dead"]
@@ -134,9 +133,9 @@ def test_a_job_whose_key_is_held_stays_dead(database: Database) -> None:
     two = [insert_dead(database, unique_key="welcome:2") for _ in range(2)]
     free = insert_dead(database)
 
-    done = operate.retry(database, JOBS, Which(ids=(held, *two, free)), ANN)
+    done = admin.retry(database, JOBS, JobFilter(ids=(held, *two, free)), ANN)
 
-    assert done == Done(changed=2, held=2)
+    assert done == BulkResult(changed=2, held=2)
     assert statuses(database, held, *two, free) == ["dead", "pending", "dead", "pending"]
 
 
@@ -144,16 +143,16 @@ def test_jobs_whose_keys_are_held_do_not_hold_up_the_rest(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More than a slice of them stays dead, and what lies behind them is still reached."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 2)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 2)
     at = database.clock.now() - HOUR
     for number in range(5):
         insert_row(database, unique_key=f"k{number}")
         insert_dead(database, unique_key=f"k{number}", run_at=at)
     free = [insert_dead(database, run_at=at) for _ in range(3)]
 
-    done = operate.retry(database, JOBS, Which(type="noop"), ANN)
+    done = admin.retry(database, JOBS, JobFilter(type="noop"), ANN)
 
-    assert done == Done(changed=3, held=5)
+    assert done == BulkResult(changed=3, held=5)
     assert statuses(database, *free) == ["pending"] * 3
 
 
@@ -163,9 +162,9 @@ def test_two_who_retry_at_once_share_the_jobs(database: Database, rival: Databas
         insert_dead(database, unique_key=f"k{number % 10}")
         insert_dead(database)
 
-    works: list[Callable[[], Done]] = [
-        lambda: operate.retry(database, JOBS, Which(type="noop"), ANN),
-        lambda: operate.retry(rival, JOBS, Which(type="noop"), ANN),
+    works: list[Callable[[], BulkResult]] = [
+        lambda: admin.retry(database, JOBS, JobFilter(type="noop"), ANN),
+        lambda: admin.retry(rival, JOBS, JobFilter(type="noop"), ANN),
     ]
     done = in_threads(works)
 
@@ -180,10 +179,10 @@ def test_a_discarded_job_leaves_the_list_with_who_and_why(database: Database) ->
     """Cancelled, since now: it is kept as long as others that are. The error it died of stays."""
     job_id = insert_dead(database, finished_at=database.clock.now() - 900 * HOUR)
 
-    done = operate.discard(database, JOBS, Which(ids=(job_id,)), ANN, "nobody needs it")
+    done = admin.discard(database, JOBS, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
 
     row = get_row(database, job_id)
-    assert done == Done(changed=1)
+    assert done == BulkResult(changed=1)
     assert (row.status, row.last_error) == ("cancelled", "no")
     assert row.cancel_reason == "discarded by ann: nobody needs it"
     assert database.clock.now() - row.finished_at < HOUR
@@ -193,9 +192,9 @@ def test_only_dead_jobs_are_discarded(database: Database) -> None:
     """Whatever else has the id."""
     ids = tuple(insert_row(database, status=each) for each in ("pending", "processing", "done", "cancelled"))
 
-    assert operate.discard(database, JOBS, Which(ids=ids), ANN) == Done()
+    assert admin.discard(database, JOBS, JobFilter(ids=ids), ANN) == BulkResult()
     with pytest.raises(BadField, match="status='done': must be one of dead"):
-        operate.discard(database, JOBS, Which(lane="a", status="done"), ANN)
+        admin.discard(database, JOBS, JobFilter(lane="a", status="done"), ANN)
 
 
 # --- delay ------------------------------------------------------------------------------------------------
@@ -206,10 +205,10 @@ def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
     until = database.clock.now() + HOUR
     soon, later = insert_row(database), insert_row(database, run_at=until + HOUR)
 
-    done = operate.delay(database, JOBS, Which(ids=(soon, later)), until, ANN, "the vendor is down")
+    done = admin.delay(database, JOBS, JobFilter(ids=(soon, later)), until, ANN, "the vendor is down")
 
     row = get_row(database, soon)
-    assert done == Done(changed=1)
+    assert done == BulkResult(changed=1)
     assert (row.run_at, row.waiting_for) == (until, "delayed by ann: the vendor is down")
     assert get_row(database, later).run_at == until + HOUR
     assert claim_ids(database) == []
@@ -217,18 +216,18 @@ def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
 
 def test_a_lane_is_delayed_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was moved is not found again, though it lies further along the same index."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 3)
     insert_rows(database, 8, lane="mail")
     told: list[int] = []
 
-    done = operate.delay(database, JOBS, Which(lane="mail"), database.clock.now() + HOUR, ANN, tell=told.append)
+    done = admin.delay(database, JOBS, JobFilter(lane="mail"), database.clock.now() + HOUR, ANN, tell=told.append)
 
     assert (done.changed, told) == (8, [3, 3, 2])
 
 
 def test_nothing_is_delayed_into_the_past(database: Database) -> None:
     with pytest.raises(BadField, match="must be a time that is still to come"):
-        operate.delay(database, JOBS, Which(lane="a"), database.clock.now() - HOUR, ANN)
+        admin.delay(database, JOBS, JobFilter(lane="a"), database.clock.now() - HOUR, ANN)
 
 
 # --- lanes ------------------------------------------------------------------------------------------------
@@ -238,9 +237,9 @@ def test_a_lane_is_set_and_set_back(database: Database) -> None:
     """With who and when; what the planner counts of it is not touched."""
     insert_table_row(database, tables.lanes, lane="mail", passed_over=3)
 
-    operate.set_lane(database, "mail", 2, ANN)
+    admin.set_lane(database, "mail", 2, ANN)
     as_set = database.read(known_lanes)["mail"]
-    operate.set_lane(database, "mail", None, ANN)
+    admin.set_lane(database, "mail", None, ANN)
     as_before = database.read(known_lanes)["mail"]
 
     assert (as_set.passed_over, as_set.max_workers, as_set.set_by) == (3, 2, "ann")
@@ -255,14 +254,14 @@ def test_a_lane_is_set_and_set_back(database: Database) -> None:
 @pytest.mark.parametrize("number", [0, -1, 1001, True, "2"])
 def test_a_lane_is_set_within_bounds(database: Database, number: Any) -> None:
     with pytest.raises(BadField, match="must be a whole number from 1 to 1000"):
-        operate.set_lane(database, "mail", number, ANN)
+        admin.set_lane(database, "mail", number, ANN)
 
 
 def test_pauses_are_deeds(database: Database) -> None:
     """Each of them, and each end; to resume what runs is none."""
-    operate.pause(database, JOBS, "type", "noop", ANN, reason="the vendor is down")
+    admin.pause(database, JOBS, "type", "noop", ANN, reason="the vendor is down")
     held = database.read(lambda connection: load_pauses(connection, database.clock.now()))
-    resumed = [operate.resume(database, JOBS, "type", "noop", ANN) for _ in range(2)]
+    resumed = [admin.resume(database, JOBS, "type", "noop", ANN) for _ in range(2)]
 
     assert (held.types["noop"].paused_by, held.types["noop"].reason) == ("ann", "the vendor is down")
     assert [each.was_paused for each in resumed] == [True, False]
@@ -273,7 +272,7 @@ def test_pauses_are_deeds(database: Database) -> None:
 @pytest.mark.parametrize(("kind", "name"), [("host", "a"), ("lane", ""), ("lane", "x" * 65), ("type", "\x00")])
 def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) -> None:
     with pytest.raises(BadField, match="must be"):
-        operate.pause(database, JOBS, kind, name, ANN)
+        admin.pause(database, JOBS, kind, name, ANN)
 
 
 # --- the audit --------------------------------------------------------------------------------------------
@@ -281,11 +280,11 @@ def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) ->
 
 def test_one_deed_is_one_row(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many slices it takes: who, through which door, what, how many, why."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 3)
     insert_rows(database, 7, lane="mail")
     before = database.clock.now()
 
-    operate.cancel(database, JOBS, Which(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
+    admin.cancel(database, JOBS, JobFilter(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
 
     [row] = rows_of(database, tables.audit)
     assert (row.done_by, row.via, row.verb, row.subject) == ("nightly", "http", "cancel", "lane=mail type=noop")
@@ -297,8 +296,8 @@ def test_what_changed_nothing_is_no_deed(database: Database) -> None:
     """Nor is what Mayfly does by itself."""
     insert_row(database, lane="mail")
 
-    operate.retry(database, JOBS, Which(lane="mail"), ANN)
-    operate.cancel(database, JOBS, Which(lane="mail"))
+    admin.retry(database, JOBS, JobFilter(lane="mail"), ANN)
+    admin.cancel(database, JOBS, JobFilter(lane="mail"))
 
     assert rows_of(database, tables.audit) == []
 
@@ -307,14 +306,14 @@ def test_a_deed_that_is_stopped_half_way_says_how_far_it_came(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Jobs and their number are committed together."""
-    monkeypatch.setattr("mayfly.jobs.operate.slices.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 3)
     insert_rows(database, 7, lane="mail")
 
     def stop(_jobs: int) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        operate.cancel(database, JOBS, Which(lane="mail"), ANN, tell=stop)
+        admin.cancel(database, JOBS, JobFilter(lane="mail"), ANN, tell=stop)
 
     assert [row.jobs for row in rows_of(database, tables.audit)] == [3]
     assert sorted(row.status for row in rows_of(database, tables.jobs)).count("cancelled") == 3
@@ -324,17 +323,17 @@ def test_many_ids_are_told_shortly(database: Database) -> None:
     """A deed's row says which, as far as people read it."""
     ids = insert_rows(database, 30)
 
-    operate.cancel(database, JOBS, Which(ids=tuple(ids)), ANN)
+    admin.cancel(database, JOBS, JobFilter(ids=tuple(ids)), ANN)
 
     [row] = rows_of(database, tables.audit)
     assert row.subject == f"ids={','.join(map(str, ids[:20]))},… (30)"
 
 
-@pytest.mark.parametrize("verb", [operate.retry, operate.discard])
+@pytest.mark.parametrize("verb", [admin.retry, admin.discard])
 def test_everything_is_never_meant(database: Database, verb: Any) -> None:
     """By no verb."""
-    with pytest.raises(WhichJobs):
-        verb(database, JOBS, Which(), ANN)
+    with pytest.raises(NoJobsSelected):
+        verb(database, JOBS, JobFilter(), ANN)
 
 
 # --- chains -----------------------------------------------------------------------------------------------
@@ -343,9 +342,9 @@ def test_everything_is_never_meant(database: Database, verb: Any) -> None:
 def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
     """Claimed, failed and dead once more: its attempts count from one again, and its old ones are kept."""
     job_id = insert_dead(database, max_attempts=1)
-    operate.retry(database, JOBS, Which(ids=(job_id,)), ANN)
+    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
     [job] = claim_jobs(database)
-    dead = Outcome(Kind.DEAD, error="again", fingerprint="f", attempt_ending=Kind.FAILED)
+    dead = Outcome(OutcomeKind.DEAD, error="again", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
     settle(database, JOBS, make_settler(), [Settlement(job, dead, 1)], {})
 
@@ -360,7 +359,7 @@ def test_a_key_that_is_taken_between_look_and_change_is_seen(
 ) -> None:
     """The database refuses, the slice is done again, and its job stays dead; the others live again."""
     held, free = insert_dead(database, unique_key="welcome:1"), insert_dead(database)
-    look = retrying._with_free_keys
+    look = actions._with_free_keys
     thieves = [lambda: insert_row(rival, unique_key="welcome:1")]
 
     def look_and_be_late(*arguments: Any) -> list[int]:
@@ -369,9 +368,9 @@ def test_a_key_that_is_taken_between_look_and_change_is_seen(
             thieves.pop()()
         return found
 
-    monkeypatch.setattr(retrying, "_with_free_keys", look_and_be_late)
+    monkeypatch.setattr(actions, "_with_free_keys", look_and_be_late)
 
-    done = operate.retry(database, JOBS, Which(ids=(held, free)), ANN)
+    done = admin.retry(database, JOBS, JobFilter(ids=(held, free)), ANN)
 
-    assert (done, thieves) == (Done(changed=1, held=1), [])
+    assert (done, thieves) == (BulkResult(changed=1, held=1), [])
     assert statuses(database, held, free) == ["dead", "pending"]

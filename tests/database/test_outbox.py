@@ -3,17 +3,16 @@
 import pytest
 from sqlalchemy import update
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import LostLease
-from mayfly.events import Level
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import LOST
-from mayfly.logs import Log, silent_log
-from mayfly.outcome import DONE, RELEASED
-from mayfly.schema import JOBS
-from runner.lifelines import JobTransaction
-from runner.outbox import Outbox
+from mayfly.log import Log, silent_log
+from mayfly.log_messages import Level
+from mayfly.queue.outcome import DONE, RELEASED, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from mayfly.stats.totals import LOST_TOTALS
+from runner.job_runtime import JobTransaction
+from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 from tests.tables import jobs as jobs_table
@@ -30,8 +29,8 @@ class Lines:
         self.written.append(line)
 
 
-def make_outbox(database: Database) -> Outbox:
-    return Outbox(database, JOBS, make_settler(), silent_log())
+def make_outbox(database: Database) -> SettleBuffer:
+    return SettleBuffer(database, JOBS, make_settler(), silent_log())
 
 
 def test_fast_outcomes_wait_until_they_are_flushed(database: Database, rival: Database) -> None:
@@ -68,14 +67,14 @@ def test_an_outcome_at_once_of_a_lost_job_changes_nothing(database: Database, ri
     (job,) = claim_jobs(database, 1)
     settle(rival, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
     sink = Lines()
-    outbox = Outbox(database, JOBS, make_settler(), Log(sink, "WORKER"))
+    outbox = SettleBuffer(database, JOBS, make_settler(), Log(sink, "WORKER"))
 
     outbox.add(Settlement(job, DONE, 0), at_once=True)
     outbox.flush()
 
     assert get_row(rival, job.id).status == "pending"
     assert "lost lease" in sink.written[-1]
-    assert [row.outcome for row in rows_of(rival, totals)] == [LOST, "released"]
+    assert [row.outcome for row in rows_of(rival, totals)] == [LOST_TOTALS, "released"]
 
 
 def test_what_is_finished_does_not_wait_behind_a_job_that_may_be_slow(database: Database, rival: Database) -> None:

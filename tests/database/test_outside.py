@@ -5,16 +5,16 @@ from threading import Thread
 
 import pytest
 
+from console.api import idempotency
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import KeyReused, StaleClaim
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.jobs import outside, requests
-from mayfly.jobs.books import Books
-from mayfly.jobs.outside import Hold, Pulled, Wish
-from mayfly.jobs.totals import STRAYS, add_up_strays, add_up_totals
-from mayfly.outcome import DONE, Outcome
-from mayfly.schema import JOBS
+from mayfly.queue import external
+from mayfly.queue.external import ClaimRef, ExternalTotals, Pulled, PullOptions
+from mayfly.queue.outcome import DONE, Outcome
+from mayfly.schema.tables import JOBS
+from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals
 from tests.database.factories import change_job, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_row, insert_rows, make_clock
@@ -24,20 +24,20 @@ LEASE = timedelta(minutes=1)
 
 
 @pytest.fixture
-def books(database: Database) -> Books:
-    return Books(database, JOBS, "http-test")
+def books(database: Database) -> ExternalTotals:
+    return ExternalTotals(database, JOBS, "http-test")
 
 
-def pull(database: Database, books: Books, most: int = 1, *lanes: str) -> Pulled:
-    return outside.pull(database, JOBS, books, Wish("shop", lanes or ("outside",), most, LEASE))
+def pull(database: Database, books: ExternalTotals, most: int = 1, *lanes: str) -> Pulled:
+    return external.pull(database, JOBS, books, PullOptions("shop", lanes or ("outside",), most, LEASE))
 
 
 def done(_job: object) -> Outcome:
     return DONE
 
 
-def finish(database: Database, books: Books, hold: Hold) -> outside.Finished:
-    return outside.finish(database, JOBS, books, hold, done)
+def finish(database: Database, books: ExternalTotals, hold: ClaimRef) -> external.Finished:
+    return external.finish(database, JOBS, books, hold, done)
 
 
 def close_a_cycle(database: Database, cycle_id: int) -> None:
@@ -51,7 +51,7 @@ def counted(database: Database) -> int:
     return sum(row.jobs for row in rows_of(database, totals))
 
 
-def test_the_first_lane_that_has_jobs_gives_them(database: Database, books: Books) -> None:
+def test_the_first_lane_that_has_jobs_gives_them(database: Database, books: ExternalTotals) -> None:
     """In the order in which the lanes are named; never of two at a time."""
     insert_rows(database, 2, lane="second")
     insert_rows(database, 2, lane="third")
@@ -62,7 +62,7 @@ def test_the_first_lane_that_has_jobs_gives_them(database: Database, books: Book
     assert len(pulled.jobs) == 2
 
 
-def test_a_suspect_is_handed_out_alone(database: Database, books: Books) -> None:
+def test_a_suspect_is_handed_out_alone(database: Database, books: ExternalTotals) -> None:
     """Whatever it did to the worker before, it does to nobody else's jobs."""
     first, *_ = insert_rows(database, 3, lane="outside")
     change_job(database, first, suspect=1, crashes=1)
@@ -71,7 +71,7 @@ def test_a_suspect_is_handed_out_alone(database: Database, books: Books) -> None
     assert len(pull(database, books, 3).jobs) == 2
 
 
-def test_each_pull_has_an_owner_of_its_own(database: Database, books: Books) -> None:
+def test_each_pull_has_an_owner_of_its_own(database: Database, books: ExternalTotals) -> None:
     """No two claims are ever taken for each other."""
     insert_rows(database, 2, lane="outside")
 
@@ -81,13 +81,13 @@ def test_each_pull_has_an_owner_of_its_own(database: Database, books: Books) -> 
     assert all(len(each) <= 64 for each in owners)
 
 
-def test_of_two_who_say_done_at_once_it_is_counted_once(database: Database, books: Books) -> None:
+def test_of_two_who_say_done_at_once_it_is_counted_once(database: Database, books: ExternalTotals) -> None:
     """One settles it, the others repeat."""
     insert_row(database, lane="outside")
     pulled = pull(database, books)
     hold = pulled.hold(pulled.jobs[0])
     wide = Database(database.url, connections=8)
-    crowded = Books(wide, JOBS, "http-crowd")
+    crowded = ExternalTotals(wide, JOBS, "http-crowd")
     found: list[bool] = []
     threads = [Thread(target=lambda: found.append(finish(wide, crowded, hold).is_repeated)) for _ in range(8)]
     for each in threads:
@@ -100,7 +100,9 @@ def test_of_two_who_say_done_at_once_it_is_counted_once(database: Database, book
     assert counted(database) == 1
 
 
-def test_what_is_done_outside_is_counted_beside_a_cycle_that_is_over(database: Database, books: Books) -> None:
+def test_what_is_done_outside_is_counted_beside_a_cycle_that_is_over(
+    database: Database, books: ExternalTotals
+) -> None:
     """So that no cycle adds it to its own and leaves it to be written once more."""
     start = milliseconds(database.clock.now())
     close_a_cycle(database, start)
@@ -114,7 +116,7 @@ def test_what_is_done_outside_is_counted_beside_a_cycle_that_is_over(database: D
     assert {row.cycle_id for row in rows_of(database, totals)} == {start}
 
 
-def test_a_cycle_that_still_runs_takes_nothing_along(database: Database, books: Books) -> None:
+def test_a_cycle_that_still_runs_takes_nothing_along(database: Database, books: ExternalTotals) -> None:
     """It adds up what is written under its number when it ends; what was done outside must not be among that."""
     start, now = milliseconds(database.clock.now()), database.clock.now()
     database.run(lambda connection: open_cycle(connection, start, "host", now))
@@ -128,10 +130,10 @@ def test_a_cycle_that_still_runs_takes_nothing_along(database: Database, books: 
 
 
 def test_with_another_cycle_a_new_page_is_begun(
-    database: Database, books: Books, monkeypatch: pytest.MonkeyPatch
+    database: Database, books: ExternalTotals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figures of two cycles are two rows, and none is counted twice."""
-    monkeypatch.setattr("mayfly.jobs.books.LOOK_SECONDS", -1.0)
+    monkeypatch.setattr("mayfly.queue.external.CYCLE_POLL_SECONDS", -1.0)
     start = milliseconds(database.clock.now())
     insert_rows(database, 2, lane="outside")
     pulled = pull(database, books, 2)
@@ -142,7 +144,7 @@ def test_with_another_cycle_a_new_page_is_begun(
     assert {row.cycle_id: row.jobs for row in rows_of(database, totals)} == {start: 1, start + 1000: 1}
 
 
-def test_nothing_is_counted_beside_a_cycle_of_long_ago(database: Database, books: Books) -> None:
+def test_nothing_is_counted_beside_a_cycle_of_long_ago(database: Database, books: ExternalTotals) -> None:
     """While cron is not at work: the first cycle afterwards adds such totals up, and they would be written again."""
     now = database.clock.now()
     close_a_cycle(database, milliseconds(now - STRAYS))
@@ -155,23 +157,23 @@ def test_nothing_is_counted_beside_a_cycle_of_long_ago(database: Database, books
     assert counted(database) == 2
 
 
-def test_a_lease_that_ran_out_is_not_extended(database: Database, books: Books) -> None:
+def test_a_lease_that_ran_out_is_not_extended(database: Database, books: ExternalTotals) -> None:
     """Somebody may be about to give the job away."""
     job_id = insert_row(database, lane="outside")
     pulled = pull(database, books)
     hold = pulled.hold(pulled.jobs[0])
-    outside.extend(database, JOBS, hold, LEASE)
+    external.extend(database, JOBS, hold, LEASE)
     change_job(database, job_id, lease_until=database.clock.now() - timedelta(seconds=1))
 
     with pytest.raises(StaleClaim):
-        outside.extend(database, JOBS, hold, LEASE)
+        external.extend(database, JOBS, hold, LEASE)
 
 
-def test_who_hung_up_leaves_no_trace(database: Database, books: Books) -> None:
+def test_who_hung_up_leaves_no_trace(database: Database, books: ExternalTotals) -> None:
     """The jobs that he never saw are given back, unspent."""
     job_id = insert_row(database, lane="outside")
 
-    outside.give_back(books, pull(database, books))
+    external.release_pulled(books, pull(database, books))
 
     [row] = rows_of(database, jobs)
     assert (row.id, row.status, row.attempts, row.crashes, row.claims) == (job_id, "pending", 0, 0, 1)
@@ -186,7 +188,7 @@ def test_a_pull_whose_commit_was_not_answered_hands_out_what_it_took(migrated_ur
         remote.connect()
         proxy.lose_next_commit()
 
-        pulled = pull(remote, Books(remote, JOBS, "http-test"), 2)
+        pulled = pull(remote, ExternalTotals(remote, JOBS, "http-test"), 2)
         remote.close()
 
     assert proxy.lost == 1
@@ -200,7 +202,7 @@ def test_a_done_whose_commit_was_not_answered_is_counted_once(migrated_url: str,
     insert_row(database, lane="outside")
     with proxied(migrated_url) as (proxy, url):
         remote = Database(url)
-        books = Books(remote, JOBS, "http-test")
+        books = ExternalTotals(remote, JOBS, "http-test")
         pulled = pull(remote, books)
         proxy.lose_next_commit()
 
@@ -213,10 +215,10 @@ def test_a_done_whose_commit_was_not_answered_is_counted_once(migrated_url: str,
 def test_a_request_is_done_once_for_its_key(database: Database) -> None:
     """The first does it; the same again gets its answer; another one under that key is refused."""
     now = database.clock.now()
-    first, other = (requests.request_of("shop", "key", body, now) for body in (b"1", b"2"))
+    first, other = (idempotency.idempotent_request("shop", "key", body, now) for body in (b"1", b"2"))
 
-    def ask(request: requests.Request, answer: int) -> tuple[int, bool]:
-        return database.run(lambda connection: requests.once(connection, request, lambda _: answer))
+    def ask(request: idempotency.IdempotentRequest, answer: int) -> tuple[int, bool]:
+        return database.run(lambda connection: idempotency.run_once(connection, request, lambda _: answer))
 
     assert ask(first, 1) == (1, True)
     assert ask(first, 2) == (1, False)
@@ -226,15 +228,15 @@ def test_a_request_is_done_once_for_its_key(database: Database) -> None:
 
 def test_a_request_that_failed_is_not_remembered(database: Database) -> None:
     """Nothing of it was committed, so the next one with its key is the first."""
-    request = requests.request_of("shop", "key", b"1", database.clock.now())
+    request = idempotency.idempotent_request("shop", "key", b"1", database.clock.now())
 
     def fail(_connection: object) -> int:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        database.run(lambda connection: requests.once(connection, request, fail))
+        database.run(lambda connection: idempotency.run_once(connection, request, fail))
 
-    assert database.run(lambda connection: requests.once(connection, request, lambda _: 7)) == (7, True)
+    assert database.run(lambda connection: idempotency.run_once(connection, request, lambda _: 7)) == (7, True)
 
 
 def test_a_process_that_stays_measures_its_clock_anew(database: Database) -> None:

@@ -5,14 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly.engine import Database
+from mayfly import admin
+from mayfly.admin import CANCEL, RETRY, CappedCount, bulk, jobs
+from mayfly.admin.bulk import estimate_matching as found_by
+from mayfly.admin.filters import JobFilter
+from mayfly.db.database import Database
 from mayfly.errors import BadField
-from mayfly.jobs import browse, operate
-from mayfly.jobs.browse import Capped, tabs
-from mayfly.jobs.operate import CANCEL, RETRY, estimate
-from mayfly.jobs.operate.estimate import estimate as found_by
-from mayfly.jobs.which import Which
-from mayfly.schema import JOBS, STATUSES
+from mayfly.schema.tables import JOBS, STATUSES
 from tests.database.factories import change_job, insert_runner
 from tests.database.test_browse import ANN, HOUR, insert_attempt, listed, page_of
 from tests.factories import insert_row, insert_rows
@@ -20,37 +19,37 @@ from tests.factories import insert_row, insert_rows
 DAY = timedelta(days=1)
 
 
-def counted(database: Database, which: Which) -> dict[str, str]:
-    found = database.read(lambda connection: browse.count_statuses(connection, JOBS, which))
+def counted(database: Database, which: JobFilter) -> dict[str, str]:
+    found = database.read(lambda connection: admin.count_statuses(connection, JOBS, which))
     return {status: str(number) for status, number in found.items() if number.number}
 
 
 def test_statuses_are_counted_over_all_lanes_or_one(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many statements that takes."""
-    monkeypatch.setattr(tabs, "LANES_PER_STATEMENT", 1)
+    monkeypatch.setattr(jobs, "LANES_PER_STATEMENT", 1)
     for lane in ("mail", "web"):
         for number, status in enumerate(STATUSES):
             insert_rows(database, number + 1, lane=lane, status=status)
 
-    assert counted(database, Which()) == {
+    assert counted(database, JobFilter()) == {
         "pending": "2", "processing": "4", "done": "6", "dead": "8", "cancelled": "10"
     }  # fmt: skip
-    assert counted(database, Which(lane="web", status="dead"))["done"] == "3"
-    assert counted(database, Which(lane="none")) == {}
+    assert counted(database, JobFilter(lane="web", status="dead"))["done"] == "3"
+    assert counted(database, JobFilter(lane="none")) == {}
 
 
 def test_statuses_are_counted_to_a_cap(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """And then said to be more; also those of a group."""
-    monkeypatch.setattr(tabs, "COUNTED", 3)
-    tabs.lanes_statement.cache_clear()
+    monkeypatch.setattr(jobs, "COUNTED", 3)
+    jobs.lanes_statement.cache_clear()
     insert_rows(database, 3, status="done", group_key="g")
     insert_rows(database, 4, status="pending", lane="mail", group_key="g")
     try:
-        assert counted(database, Which()) == {"done": "3", "pending": "3+"}
-        assert counted(database, Which(group_key="g")) == {"pending": "4+"}
-        assert counted(database, Which(type="noop")) == {}  # no index knows of it
+        assert counted(database, JobFilter()) == {"done": "3", "pending": "3+"}
+        assert counted(database, JobFilter(group_key="g")) == {"pending": "4+"}
+        assert counted(database, JobFilter(type="noop")) == {}  # no index knows of it
     finally:
-        tabs.lanes_statement.cache_clear()
+        jobs.lanes_statement.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,7 @@ def test_payloads_are_read_by_id(database: Database) -> None:
     """As texts of JSON, whatever the database keeps; none for one that is gone."""
     job_id = insert_row(database, payload='{"a": [1, "é"]}')
 
-    found = database.read(lambda connection: browse.read_payloads(connection, JOBS, [job_id, job_id + 1]))
+    found = database.read(lambda connection: admin.read_payloads(connection, JOBS, [job_id, job_id + 1]))
 
     assert {each: json.loads(text) for each, text in found.items()} == {job_id: {"a": [1, "é"]}}
 
@@ -112,7 +111,7 @@ def test_deaths_are_grouped_with_how_many_were_lately(database: Database) -> Non
             newest[error] = job_id
     insert_row(database, type="mail", status="dead")  # whose attempts are pruned, and nobody knows when it died
 
-    found = database.read(lambda connection: browse.list_dead(connection, JOBS, None, now, browse.newest))
+    found = database.read(lambda connection: admin.list_dead(connection, JOBS, None, now, admin.newest))
 
     assert [(each.error, each.jobs, tuple(each.lately.values()), each.message) for each in found.groups] == [
         ("x", 3, (1, 2, 3), "no x"),
@@ -130,12 +129,12 @@ def test_what_died_lately_can_be_listed_and_retried(database: Database) -> None:
     old, new = (insert_row(database, status="dead", finished_at=now - age) for age in (2 * DAY, HOUR / 2))
     for job_id in (old, new):
         insert_attempt(database, job_id, "x", now)
-    which = Which(status="dead", error="x", finished_after=now - HOUR)
+    which = JobFilter(status="dead", error="x", finished_after=now - HOUR)
 
     assert listed(database, which) == [new]
-    assert found_by(database, JOBS, RETRY, which) == Capped(1)
-    assert operate.retry(database, JOBS, which, ANN).changed == 1
-    assert listed(database, Which(status="dead")) == [old]
+    assert found_by(database, JOBS, RETRY, which) == CappedCount(1)
+    assert admin.retry(database, JOBS, which, ANN).changed == 1
+    assert listed(database, JobFilter(status="dead")) == [old]
 
 
 def test_relatives_are_those_next_to_a_job_in_its_group(database: Database) -> None:
@@ -143,25 +142,25 @@ def test_relatives_are_those_next_to_a_job_in_its_group(database: Database) -> N
     ids = [insert_row(database, group_key="chain:1", type=f"step{number}") for number in range(9)]
     insert_row(database, group_key="chain:2")
 
-    family = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], None, "chain:1"))
-    alone = database.read(lambda connection: browse.read_family(connection, JOBS, ids[6], None, None))
+    family = database.read(lambda connection: admin.read_family(connection, JOBS, ids[6], None, "chain:1"))
+    alone = database.read(lambda connection: admin.read_family(connection, JOBS, ids[6], None, None))
 
     assert [each.id for each in family.before] == ids[1:6]
     assert [(each.id, each.status) for each in family.after] == [(ids[7], "pending"), (ids[8], "pending")]
-    assert alone == browse.Family()
+    assert alone == admin.Family()
 
 
 def test_a_job_is_shown_with_whom_it_comes_from_and_whom_it_enqueued(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first of them, and whether there are more; a parent that was pruned is none."""
-    monkeypatch.setattr("mayfly.jobs.browse.family.MOST_CHILDREN", 2)
+    monkeypatch.setattr("mayfly.admin.job.MAX_CHILDREN", 2)
     parent = insert_row(database, status="done")
     job = insert_row(database, parent_id=parent)
     children = [insert_row(database, parent_id=job) for _ in range(3)]
 
-    def family(job_id: int, parent_id: int | None) -> browse.Family:
-        return database.read(lambda connection: browse.read_family(connection, JOBS, job_id, parent_id, None))
+    def family(job_id: int, parent_id: int | None) -> admin.Family:
+        return database.read(lambda connection: admin.read_family(connection, JOBS, job_id, parent_id, None))
 
     found = family(job, parent)
 
@@ -176,10 +175,10 @@ def test_runners_are_found_by_their_names(database: Database) -> None:
     """Those that are still known."""
     insert_runner(database, "worker-1")
 
-    found = database.read(lambda connection: browse.runners_named(connection, ["worker-1", "gone", "worker-1"]))
+    found = database.read(lambda connection: admin.runners_named(connection, ["worker-1", "gone", "worker-1"]))
 
     assert {name: each.host for name, each in found.items()} == {"worker-1": "here"}
-    assert database.read(lambda connection: browse.runners_named(connection, [])) == {}
+    assert database.read(lambda connection: admin.runners_named(connection, [])) == {}
 
 
 def test_an_estimate_is_exact_where_that_is_cheap(database: Database) -> None:
@@ -188,9 +187,14 @@ def test_an_estimate_is_exact_where_that_is_cheap(database: Database) -> None:
     insert_rows(database, 2, lane="mail", status="done", group_key="g")
     insert_rows(database, 2, type="other")
 
-    for which in (Which(ids=tuple(ids)), Which(lane="mail"), Which(group_key="g"), Which(lane="mail", type="noop")):
-        assert found_by(database, JOBS, CANCEL, which) == Capped(3)
-    assert found_by(database, JOBS, CANCEL, Which(type="other")) == Capped(2)
+    for which in (
+        JobFilter(ids=tuple(ids)),
+        JobFilter(lane="mail"),
+        JobFilter(group_key="g"),
+        JobFilter(lane="mail", type="noop"),
+    ):
+        assert found_by(database, JOBS, CANCEL, which) == CappedCount(3)
+    assert found_by(database, JOBS, CANCEL, JobFilter(type="other")) == CappedCount(2)
 
 
 def test_an_estimate_looks_no_further_than_is_worth_waiting_for(
@@ -199,7 +203,7 @@ def test_an_estimate_looks_no_further_than_is_worth_waiting_for(
     """For a type that is rare in a long lane it says "at least"."""
     insert_rows(database, 30, type="other")
     insert_rows(database, 1)
-    monkeypatch.setattr(estimate, "LOOKED_AT", 10)
+    monkeypatch.setattr(bulk, "MAX_ROWS_ESTIMATED", 10)
 
-    assert found_by(database, JOBS, CANCEL, Which(type="noop")) == Capped(1, is_more=True)
-    assert found_by(database, JOBS, CANCEL, Which(lane="default")) == Capped(31)
+    assert found_by(database, JOBS, CANCEL, JobFilter(type="noop")) == CappedCount(1, is_more=True)
+    assert found_by(database, JOBS, CANCEL, JobFilter(lane="default")) == CappedCount(31)

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from mayfly.engine import Database
-from mayfly.jobs.pauses import LANE, TYPE, Pause, bring_back, load_pauses, pause, resume
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import Kind, Outcome
-from mayfly.schema import JOBS
-from runner.pausing import Pausing
+from mayfly.db.database import Database
+from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
+from mayfly.queue.pauses import LANE, TYPE, Pause, load_pauses, pause, resume, resume_jobs
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from runner.claims import PauseCache
 from tests.database.factories import change_job, claim_jobs, make_claims, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -88,13 +87,13 @@ def test_a_put_off_job_says_why_until_it_is_put_off_otherwise(database: Database
     """The reason belongs to the run_at it was written with: a retry has another one."""
     job_id = insert_row(database)
     later = database.clock.now() + HOUR
-    waiting = Outcome(Kind.SNOOZED, run_at=later, keeps_attempt=True, waiting_for="type noop is paused")
+    waiting = Outcome(OutcomeKind.SNOOZED, run_at=later, keeps_attempt=True, waiting_for="type noop is paused")
     settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], waiting)], {})
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 0, later, "type noop is paused")
     change_job(database, job_id, run_at=database.clock.now())
 
-    failed = Outcome(Kind.FAILED, run_at=later, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+    failed = Outcome(OutcomeKind.FAILED, run_at=later, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
     settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], failed, 1)], {})
 
     row = get_row(database, job_id)
@@ -112,7 +111,7 @@ def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
         insert_row(database, run_at=later, waiting_for="limit noop opens at 14:05"),
     ]
 
-    moved = bring_back(database, JOBS, "noop")
+    moved = resume_jobs(database, JOBS, "noop")
 
     now = database.clock.now()
     assert moved == len(back)
@@ -122,14 +121,14 @@ def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
 
 def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Among others of the same time, which are passed by."""
-    monkeypatch.setattr("mayfly.jobs.pauses.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.queue.pauses.ROWS_PER_SLICE", 3)
     run_at = database.clock.now() + HOUR
     text = make_pause(database).waiting_for
     for _ in range(5):
         insert_rows(database, 2, run_at=run_at, waiting_for=text)
         insert_rows(database, 2, run_at=run_at, type="sleep", waiting_for=text)
 
-    assert (bring_back(database, JOBS, "noop"), bring_back(database, JOBS, "noop")) == (10, 0)
+    assert (resume_jobs(database, JOBS, "noop"), resume_jobs(database, JOBS, "noop")) == (10, 0)
 
 
 # --- runners ----------------------------------------------------------------------------------------------
@@ -138,7 +137,7 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
 def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:
     """Paused after it was planned, and before it began."""
     insert_rows(database, 3)
-    claims = make_claims(database, Pausing("default"))
+    claims = make_claims(database, PauseCache("default"))
     add_pause(database, LANE, "default")
 
     assert (claims.next(), claims.more(2)) == ([], [])
@@ -150,7 +149,7 @@ def test_a_runner_notices_a_pause_with_its_next_sign_of_life(
 ) -> None:
     """What it has claimed by then is run; then it claims no more."""
     insert_rows(database, 20)
-    claims = make_claims(database, Pausing("default"))
+    claims = make_claims(database, PauseCache("default"))
     before = len(claims.next())
     add_pause(database, LANE, "default")
     monkeypatch.setattr("runner.claims.BEAT_SECONDS", 0.0)
@@ -165,7 +164,7 @@ def test_a_runner_knows_the_paused_types(database: Database) -> None:
     paused = add_pause(database)
     add_pause(database, LANE, "mail")
     insert_rows(database, 1)
-    pausing = Pausing("default")
+    pausing = PauseCache("default")
     claims = make_claims(database, pausing)
 
     claimed = claims.next()
@@ -176,7 +175,7 @@ def test_a_runner_knows_the_paused_types(database: Database) -> None:
 def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Database) -> None:
     """It could not know; at its own end it looks again."""
     add_pause(database)
-    pausing, now = Pausing("default"), database.clock.now()
+    pausing, now = PauseCache("default"), database.clock.now()
     database.read(lambda connection: pausing.read(connection, now))
     end_pause(database, TYPE, "noop")
     late, elsewhere = put_off(database)[0], put_off(database, lane="mail")[0]
@@ -190,7 +189,7 @@ def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Dat
 def test_what_is_still_paused_stays_put_off(database: Database) -> None:
     """At the end of a runner's life."""
     add_pause(database)
-    pausing, now = Pausing("default"), database.clock.now()
+    pausing, now = PauseCache("default"), database.clock.now()
     database.read(lambda connection: pausing.read(connection, now))
     [job_id] = put_off(database)
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly.app import App, use_app
-from mayfly.engine import Database
+from mayfly.client import App, use_app
+from mayfly.db.database import Database
 from mayfly.errors import BadPayload, PayloadTooLarge
-from mayfly.jsontext import DEEPEST
+from mayfly.json_text import MAX_DEPTH
 from mayfly.settings import load_settings
 from tests.database.factories import claim_jobs, mysql_only, rows_of
 from tests.databases import Databases
@@ -38,7 +38,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("app")
-@pytest.mark.parametrize("payload", [HOSTILE, nested(DEEPEST)], ids=["hostile", "nested"])
+@pytest.mark.parametrize("payload", [HOSTILE, nested(MAX_DEPTH)], ids=["hostile", "nested"])
 def test_a_payload_reaches_its_handler_as_it_was_given(database: Database, payload: dict[str, Any]) -> None:
     """Whatever the database makes of NUL, of emoji or of quotes."""
     mayfly.enqueue("anything", payload)
@@ -56,7 +56,7 @@ def test_a_payload_reaches_its_handler_as_it_was_given(database: Database, paylo
         ({"number": float("nan")}, "it is no JSON"),
         ({"object": object()}, "it is no JSON"),
         ({"half a character": "\ud83e"}, "half a character"),
-        (nested(DEEPEST + 1), "nested deeper than 31 levels"),
+        (nested(MAX_DEPTH + 1), "nested deeper than 31 levels"),
         (nested(50_000), "it is no JSON"),
     ],
     ids=["list", "text", "nan", "object", "surrogate", "nested", "endless"],

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from dispatcher.planning import Planned, plan_first
-from dispatcher.world import World
+from dispatcher.assign import Planned, plan_first
+from dispatcher.context import CycleContext
 from mayfly.clock import milliseconds, monotonic
-from mayfly.connection import Connection
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from mayfly.errors import LostPlanningLock
 from mayfly.fleet.cycles import open_cycle
-from mayfly.fleet.place import this_place, this_process
-from mayfly.fleet.planning import finish_planning, planning
-from mayfly.logs import silent_log
+from mayfly.fleet.plan_lock import finish_planning, planning
+from mayfly.log import silent_log
+from mayfly.process.identity import this_host, this_process
 from mayfly.settings import load
 from tests.database.factories import in_threads, rows_of
 from tests.factories import insert_rows
@@ -200,7 +200,7 @@ def plan_as(url: str, home: Path, host: str, rounds: int) -> Callable[[], list[P
 
     def plan() -> list[Planned]:
         database = Database(url)
-        world = World(settings, database, silent_log(), home, this_place(host), this_process(), monotonic())
+        world = CycleContext(settings, database, silent_log(), home, this_host(host), this_process(), monotonic())
         plans = []
         for _ in range(rounds):
             with planning(database, host) as number:

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import insert
 
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.jobs.prune import SLICE, Keep, Search, delete, prune, searches
-from mayfly.schema import JOBS
+from mayfly.db.database import Database
+from mayfly.queue.prune import SLICE, Keep, Search, delete, prune, searches
+from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, rows_of
 from tests.factories import insert_rows

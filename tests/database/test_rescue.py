@@ -6,32 +6,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from dispatcher.endings import judge_lost
-from mayfly.backoff import Backoff
-from mayfly.engine import Database
-from mayfly.fleet.place import Place, Process, start_time, this_place, this_process
+from dispatcher.exits import judge_lost
+from mayfly.db.database import Database
 from mayfly.job import Job
-from mayfly.jobs.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement, Settler
-from mayfly.outcome import DONE, Outcome
-from mayfly.page import RunningJob, Seen
-from mayfly.schema import JOBS
-from mayfly.verdict import Chances
+from mayfly.process.identity import Host, Process, start_time, this_host, this_process
+from mayfly.process.status_page import RunnerStatus, RunningJob
+from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
+from mayfly.queue.policy import Backoff, RetryContext
+from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests import tables
-from tests.database.factories import (
-    CYCLE,
-    change_job,
-    claim_jobs,
-    in_threads,
-    insert_runner,
-    make_settler,
-    rows_of,
-)
+from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 
-HERE = this_place("here")
-ELSEWHERE = Place("there", "another boot/another namespace")
+HERE = this_host("here")
+ELSEWHERE = Host("there", "another boot/another namespace")
 
 
 def test_a_runner_of_this_machine_is_dead_when_its_process_is(database: Database) -> None:
@@ -66,7 +56,7 @@ def test_a_runner_of_another_host_lives_until_its_lease_ends(database: Database)
 
 def test_a_runner_from_before_a_reboot_is_judged_by_its_lease(database: Database) -> None:
     """The same host name on another boot is another place: its pids are long gone, and may be others' now."""
-    before = Place(HERE.host, "the boot before/1")
+    before = Host(HERE.host, "the boot before/1")
     insert_runner(database, place=before, process=this_process(), lease_seconds=60)
 
     assert found_dead(database) == []
@@ -75,7 +65,7 @@ def test_a_runner_from_before_a_reboot_is_judged_by_its_lease(database: Database
 def test_a_runner_that_was_closed_is_no_longer_looked_at(database: Database) -> None:
     """Its end has been seen once, and that is enough."""
     insert_runner(database, process=dead_process())
-    close_lost(database, "worker-1", Seen(done=3, failed=1))
+    close_lost(database, "worker-1", RunnerStatus(done=3, failed=1))
 
     assert found_dead(database) == []
     [row] = rows_of(database, tables.runners)
@@ -139,7 +129,7 @@ def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> Non
     jobs = insert_rows(database, 3)
     claim_jobs(database)
 
-    rescue(database, seen=Seen(running=(RunningJob(jobs[1], 0.0, None),)))
+    rescue(database, seen=RunnerStatus(running=(RunningJob(jobs[1], 0.0, None),)))
 
     rows = [get_row(database, job) for job in jobs]
     assert [(row.crashes, row.suspect, row.attempts, row.status) for row in rows] == [
@@ -226,7 +216,7 @@ def found_dead(database: Database) -> list[str]:
     return [runner.worker_id for runner in dead_runners(database, HERE)]
 
 
-def rescue(database: Database, seen: Seen | None, counted_as: str = "dispatcher-1") -> Rescued:
+def rescue(database: Database, seen: RunnerStatus | None, counted_as: str = "dispatcher-1") -> Rescued:
     settler = Settler("worker-1", CYCLE, counted_as)
     return rescue_runner(
         database,
@@ -238,5 +228,5 @@ def rescue(database: Database, seen: Seen | None, counted_as: str = "dispatcher-
     )
 
 
-def chances(database: Database) -> Chances:
-    return Chances(database.clock.now(), Backoff())
+def chances(database: Database) -> RetryContext:
+    return RetryContext(database.clock.now(), Backoff())

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from mayfly import Job, Retry, enqueue, handler
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.testing import Run, assert_enqueued, enqueued_jobs, run_inline, using_database
 from tests.factories import get_row, insert_row
 

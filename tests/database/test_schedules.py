@@ -10,13 +10,11 @@ import pytest
 from sqlalchemy import select, update
 
 from mayfly.clock import Clock
-from mayfly.engine import Database
-from mayfly.jobs.enqueue import Door
-from mayfly.schedules import store
-from mayfly.schedules.decide import jitter_of
-from mayfly.schedules.entry import Entry
-from mayfly.schedules.fire import Fired, fire_due
-from mayfly.schedules.parse import parse_line
+from mayfly.db.database import Database
+from mayfly.queue.insert import JobValidator
+from mayfly.schedules import fire as schedule_store
+from mayfly.schedules.fire import Fired, fire_due, jitter_of
+from mayfly.schedules.parse import ScheduleEntry, parse_line
 from tests import tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
@@ -24,7 +22,7 @@ from tests.looking import run
 from tests.recording import watched
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-DOOR = Door(64 << 10, 5)
+DOOR = JobValidator(64 << 10, 5)
 
 
 class StoppedClock(Clock):
@@ -39,12 +37,12 @@ def set_time(database: Database, at: datetime) -> None:
     database.set_clock(clock)
 
 
-def fire(database: Database, at: datetime, *entries: Entry) -> Fired:
+def fire(database: Database, at: datetime, *entries: ScheduleEntry) -> Fired:
     set_time(database, at)
     return fire_due(database, entries, DOOR)
 
 
-def see(database: Database, *lines: str, at: datetime = NOON) -> list[Entry]:
+def see(database: Database, *lines: str, at: datetime = NOON) -> list[ScheduleEntry]:
     """Schedules as they are after their first cycle, a second past the full hour unless told otherwise."""
     entries = [parse_line(line) for line in lines]
     assert fire(database, at + timedelta(seconds=1), *entries).jobs == ()
@@ -294,8 +292,8 @@ def test_overlap_allow_does_not_wait(database: Database) -> None:
 # --- paused ---------------------------------------------------------------------------------------------
 
 
-def pause(database: Database, entry: Entry, at: datetime, until: datetime | None = None) -> None:
-    database.run(lambda connection: store.pause(connection, entry, at, until, "ann", "the printer burns"))
+def pause(database: Database, entry: ScheduleEntry, at: datetime, until: datetime | None = None) -> None:
+    database.run(lambda connection: schedule_store.pause(connection, entry, at, until, "ann", "the printer burns"))
 
 
 def test_a_paused_schedule_fires_nothing_and_says_so(database: Database) -> None:
@@ -304,7 +302,7 @@ def test_a_paused_schedule_fires_nothing_and_says_so(database: Database) -> None
     pause(database, entry, NOON + 5 * MINUTE)
 
     paused = fire(database, NOON + 10 * MINUTE, entry)
-    database.run(lambda connection: store.resume(connection, "x", NOON + 25 * MINUTE))
+    database.run(lambda connection: schedule_store.resume(connection, "x", NOON + 25 * MINUTE))
     resumed = fire(database, NOON + 30 * MINUTE, entry)
 
     assert (due_of(paused), [each.because for each in paused.skipped]) == ([], ["paused: the printer burns"])
@@ -325,8 +323,8 @@ def test_a_schedule_can_be_paused_before_its_first_cycle(database: Database) -> 
     pause(database, entry, NOON)
 
     assert fire(database, NOON + MINUTE, entry).jobs == ()
-    assert database.run(lambda connection: store.resume(connection, "x", NOON + MINUTE))
-    assert not database.run(lambda connection: store.resume(connection, "x", NOON + MINUTE))
+    assert database.run(lambda connection: schedule_store.resume(connection, "x", NOON + MINUTE))
+    assert not database.run(lambda connection: schedule_store.resume(connection, "x", NOON + MINUTE))
 
 
 def test_firing_leaves_a_pause_of_the_same_moment_alone(database: Database) -> None:

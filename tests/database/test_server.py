@@ -1,7 +1,7 @@
 """Which server this is, by its own words."""
 
-from mayfly.connection import Connection
-from mayfly.engine import Database
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
 from tests.database.factories import mysql_only
 
 

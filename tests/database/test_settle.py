@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Row
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.job import Job
-from mayfly.jobs.settle import Settled, settle
-from mayfly.jobs.settlement import Settlement, Settler
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS
-from mayfly.tally import Tally
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement, Settler
+from mayfly.queue.settle import Settled, settle
+from mayfly.schema.tables import JOBS
+from mayfly.stats.histograms import Tally
 from tests import tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
 from tests.factories import NOON, get_row, insert_rows
@@ -21,44 +20,48 @@ from tests.recording import recorded
 
 LATER = NOON + timedelta(hours=1)
 
-FAILED = Outcome(Kind.FAILED, run_at=LATER, error="RuntimeError: no", fingerprint="f1", attempt_ending=Kind.FAILED)
-TIMED_OUT = Outcome(Kind.TIMED_OUT, run_at=LATER, error="timed out", fingerprint="f2", attempt_ending=Kind.TIMED_OUT)
+FAILED = Outcome(
+    OutcomeKind.FAILED, run_at=LATER, error="RuntimeError: no", fingerprint="f1", attempt_ending=OutcomeKind.FAILED
+)
+TIMED_OUT = Outcome(
+    OutcomeKind.TIMED_OUT, run_at=LATER, error="timed out", fingerprint="f2", attempt_ending=OutcomeKind.TIMED_OUT
+)
 CRASHED = Outcome(
-    Kind.CRASHED, run_at=LATER, error="crashed: SIGKILL", fingerprint="f3", keeps_attempt=True, crashed=True,
-    suspect=True, attempt_ending=Kind.CRASHED,
+    OutcomeKind.CRASHED, run_at=LATER, error="crashed: SIGKILL", fingerprint="f3", keeps_attempt=True, crashed=True,
+    suspect=True, attempt_ending=OutcomeKind.CRASHED,
 )  # fmt: skip
 CRASHED_AT_LAST = Outcome(
-    Kind.DEAD, error="crashed 3 times", fingerprint="f4", keeps_attempt=True, crashed=True, suspect=True,
-    attempt_ending=Kind.CRASHED,
+    OutcomeKind.DEAD, error="crashed 3 times", fingerprint="f4", keeps_attempt=True, crashed=True, suspect=True,
+    attempt_ending=OutcomeKind.CRASHED,
 )  # fmt: skip
 
 # Each way to end, and what must differ afterwards from a claimed row with attempts=1.
 ENDINGS: dict[str, tuple[Outcome, dict[str, Any]]] = {
     "done": (DONE, {"status": "done"}),
-    "done with a result": (Outcome(Kind.DONE, result='{"a":1}'), {"status": "done", "result": '{"a":1}'}),
-    "done with a note": (Outcome(Kind.DONE, error="dropped"), {"status": "done", "last_error": "dropped"}),
+    "done with a result": (Outcome(OutcomeKind.DONE, result='{"a":1}'), {"status": "done", "result": '{"a":1}'}),
+    "done with a note": (Outcome(OutcomeKind.DONE, error="dropped"), {"status": "done", "last_error": "dropped"}),
     "failed": (FAILED, {"status": "pending", "run_at": LATER, "last_error": "RuntimeError: no"}),
     "timed out": (TIMED_OUT, {"status": "pending", "run_at": LATER, "last_error": "timed out"}),
     "dead": (
-        Outcome(Kind.DEAD, error="no", fingerprint="f", attempt_ending=Kind.FAILED),
+        Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED),
         {"status": "dead", "last_error": "no"},
     ),
-    "cancelled": (Outcome(Kind.CANCELLED, error="why"), {"status": "cancelled", "last_error": "why"}),
+    "cancelled": (Outcome(OutcomeKind.CANCELLED, error="why"), {"status": "cancelled", "last_error": "why"}),
     "snoozed": (
-        Outcome(Kind.SNOOZED, run_at=LATER, keeps_attempt=True),
+        Outcome(OutcomeKind.SNOOZED, run_at=LATER, keeps_attempt=True),
         {"status": "pending", "run_at": LATER, "attempts": 0},
     ),
     "released": (RELEASED, {"status": "pending", "attempts": 0}),
     "interrupted": (
-        Outcome(Kind.RELEASED, keeps_attempt=True, interrupted=True),
+        Outcome(OutcomeKind.RELEASED, keeps_attempt=True, interrupted=True),
         {"status": "pending", "attempts": 0, "interruptions": 1},
     ),
     "sliced": (
-        Outcome(Kind.SLICED, keeps_attempt=True),
+        Outcome(OutcomeKind.SLICED, keeps_attempt=True),
         {"status": "pending", "attempts": 0, "slices": 1, "stalled": 1},
     ),
     "suspected": (
-        Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True),
+        Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True),
         {"status": "pending", "attempts": 0, "suspect": 1},
     ),
     "crashed": (
@@ -249,7 +252,7 @@ def test_equal_jobs_share_a_statement(database: Database) -> None:
 def test_what_is_settled_is_one_transaction(database: Database) -> None:
     """An outcome is never there without its totals: where one cannot be written, neither is."""
     good, bad = claimed(database, 2)
-    unwritable = Outcome(Kind.FAILED, run_at=LATER, error="\ud800", attempt_ending=Kind.FAILED)
+    unwritable = Outcome(OutcomeKind.FAILED, run_at=LATER, error="\ud800", attempt_ending=OutcomeKind.FAILED)
 
     with pytest.raises(UnicodeEncodeError):
         settle_all(database, [Settlement(good, DONE, 0), Settlement(bad, unwritable, 0)])

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from tests.database.factories import claim_ids, claim_jobs, run_sql
 from tests.factories import get_row, insert_row
 

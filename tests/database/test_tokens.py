@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly.access import tokens
-from mayfly.access.tokens import Token
-from mayfly.actor import Actor
-from mayfly.engine import Database
+from mayfly.admin import auth
+from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.auth import Token
+from mayfly.db.database import Database
 from mayfly.errors import TokenExists
-from mayfly.jobs.audit import Deed
 from tests.database.factories import rows_of
 from tests.tables import audit
 from tests.tables import tokens as rows
@@ -17,20 +16,20 @@ from tests.tables import tokens as rows
 
 def add(database: Database, name: str, text: str, **columns: object) -> Token:
     now = database.clock.now()
-    new = Token(name, tokens.hash_of(text), frozenset({"read", "work"}), now, "ann", **columns)  # type: ignore[arg-type]
-    deed = Deed(Actor("ann", "terminal"), "create token", name, now)
-    database.run(lambda connection: tokens.add(connection, new, deed))
+    new = Token(name, auth.hash_token(text), frozenset({"read", "work"}), now, "ann", **columns)  # type: ignore[arg-type]
+    deed = AuditEntry(Actor("ann", "terminal"), "create token", name, now)
+    database.run(lambda connection: auth.add_token(connection, new, deed))
     return new
 
 
 def find(database: Database, text: str) -> Token | None:
     now = database.clock.now()
-    return database.read(lambda connection: tokens.find(connection, text, now))
+    return database.read(lambda connection: auth.find_token(connection, text, now))
 
 
 def test_a_token_is_found_by_its_text_and_never_kept(database: Database) -> None:
     """Neither another one, nor its hash, nor its name opens anything."""
-    text = tokens.new_text()
+    text = auth.new_token_text()
     new = add(database, "shop", text)
 
     found = find(database, text)
@@ -44,11 +43,11 @@ def test_a_token_is_found_by_its_text_and_never_kept(database: Database) -> None
 
 def test_a_name_is_given_once(database: Database) -> None:
     """Also after it was revoked; and the first stays as it is."""
-    text = tokens.new_text()
+    text = auth.new_token_text()
     add(database, "shop", text)
 
     with pytest.raises(TokenExists):
-        add(database, "shop", tokens.new_text())
+        add(database, "shop", auth.new_token_text())
 
     assert find(database, text) is not None
 
@@ -59,14 +58,14 @@ def test_a_token_that_is_over_opens_nothing(database: Database) -> None:
     add(database, "old", "old", expires_at=now)
     add(database, "lent", "lent", expires_at=now + timedelta(hours=1))
     add(database, "taken", "taken")
-    deed = Deed(Actor("bob", "terminal"), "revoke token", "taken", now)
+    deed = AuditEntry(Actor("bob", "terminal"), "revoke token", "taken", now)
 
-    revoked = [database.run(lambda connection: tokens.revoke(connection, deed)) for _ in range(2)]
+    revoked = [database.run(lambda connection: auth.revoke_token(connection, deed)) for _ in range(2)]
     later = deed._replace(done_at=now + timedelta(seconds=1))
 
     assert [find(database, each) is not None for each in ("old", "lent", "taken")] == [False, True, False]
     assert revoked == [True, True]  # the second is the first one's, whose answer was lost
-    assert not database.run(lambda connection: tokens.revoke(connection, later))
+    assert not database.run(lambda connection: auth.revoke_token(connection, later))
     assert [(row.verb, row.subject, row.done_by) for row in rows_of(database, audit)][-1] == (
         "revoke token",
         "taken",
@@ -80,7 +79,7 @@ def test_when_it_was_used_is_known_to_the_minute(database: Database) -> None:
     now = database.clock.now()
     for seconds in (0, 30, 90):
         at = now + timedelta(seconds=seconds)
-        database.once(lambda connection, at=at: tokens.note_use(connection, token, at))  # type: ignore[misc]
+        database.once(lambda connection, at=at: auth.record_use(connection, token, at))  # type: ignore[misc]
 
     found = find(database, "text")
 

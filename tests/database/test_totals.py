@@ -1,20 +1,20 @@
 """Cycles and their totals: what each process counted is added up exactly, and lanes that waited are remembered."""
 
-from mayfly.engine import Database
-from mayfly.fleet.cycles import close_cycle, known_lanes, note_passed_over, open_cycle
-from mayfly.fleet.place import Place, Process
+from mayfly.db.database import Database
+from mayfly.fleet.cycles import close_cycle, known_lanes, open_cycle, record_passed_over
 from mayfly.fleet.runners import (
     Assignment,
-    Ended,
+    EndedRunner,
     add_planned,
-    beat,
     close_runner,
     live_by_lane,
     live_on_host,
+    renew_heartbeat,
     take_over,
 )
-from mayfly.jobs.totals import add_up_totals, write_totals
-from mayfly.tally import Count, Tally
+from mayfly.process.identity import Host, Process
+from mayfly.stats.histograms import Count, Tally
+from mayfly.stats.totals import add_up_totals, write_totals
 from tests import tables
 from tests.database.factories import CYCLE, insert_runner, rows_of
 from tests.factories import NOON
@@ -104,11 +104,11 @@ def test_nothing_is_written_while_nobody_waits(database: Database) -> None:
 
 def test_runners_are_counted_by_lane_and_by_host(database: Database) -> None:
     """As long as nobody has seen them end, wherever they are."""
-    insert_runner(database, "worker-1", "mail", place=Place("a", "m"))
-    insert_runner(database, "worker-2", "mail", place=Place("b", "m"))
-    insert_runner(database, "worker-3", "images", place=Place("b", "m"))
-    insert_runner(database, "worker-4", "images", place=Place("b", "m"))
-    database.run(lambda connection: close_runner(connection, "worker-4", Ended("ok"), NOON))
+    insert_runner(database, "worker-1", "mail", place=Host("a", "m"))
+    insert_runner(database, "worker-2", "mail", place=Host("b", "m"))
+    insert_runner(database, "worker-3", "images", place=Host("b", "m"))
+    insert_runner(database, "worker-4", "images", place=Host("b", "m"))
+    database.run(lambda connection: close_runner(connection, "worker-4", EndedRunner("ok"), NOON))
 
     assert database.read(live_by_lane) == {"mail": 2, "images": 1}
     assert database.read(lambda connection: live_on_host(connection, "b")) == 2
@@ -117,9 +117,13 @@ def test_runners_are_counted_by_lane_and_by_host(database: Database) -> None:
 def test_a_runner_is_closed_once(database: Database) -> None:
     """By whoever is first: a second end changes nothing."""
     insert_runner(database)
-    first = database.run(lambda connection: close_runner(connection, "worker-1", Ended("crash", signal=9), NOON))
+    first = database.run(
+        lambda connection: close_runner(connection, "worker-1", EndedRunner("crash", signal=9), NOON)
+    )
 
-    second = database.run(lambda connection: close_runner(connection, "worker-1", Ended("ok", exit_code=0), NOON))
+    second = database.run(
+        lambda connection: close_runner(connection, "worker-1", EndedRunner("ok", exit_code=0), NOON)
+    )
 
     [row] = rows_of(database, tables.runners)
     assert (first, second) == (True, False)
@@ -130,11 +134,11 @@ def test_a_runner_stands_behind_its_own_row(database: Database) -> None:
     """First its planner does; planning it again, as after a lost answer, does no harm."""
     assignment = Assignment("worker-1", "mail", CYCLE, deadline=0, window_seconds=50, lease_until=NOON)
     for _ in range(2):
-        database.run(lambda connection: add_planned(connection, [assignment], Place("h", "m"), Process(1, 2), NOON))
+        database.run(lambda connection: add_planned(connection, [assignment], Host("h", "m"), Process(1, 2), NOON))
     [planned] = rows_of(database, tables.runners)
 
     database.run(lambda connection: take_over(connection, "worker-1", Process(3, 4), NOON))
-    database.run(lambda connection: beat(connection, "worker-1", NOON.replace(hour=13)))
+    database.run(lambda connection: renew_heartbeat(connection, "worker-1", NOON.replace(hour=13)))
 
     [row] = rows_of(database, tables.runners)
     assert (planned.pid, planned.pid_started, planned.heartbeat_at) == (1, 2, None)
@@ -143,7 +147,7 @@ def test_a_runner_stands_behind_its_own_row(database: Database) -> None:
 
 def test_a_plan_without_runners_writes_none(database: Database) -> None:
     """An idle minute is no error."""
-    database.run(lambda connection: add_planned(connection, [], Place("h", "m"), Process(1, 2), NOON))
+    database.run(lambda connection: add_planned(connection, [], Host("h", "m"), Process(1, 2), NOON))
 
     assert rows_of(database, tables.runners) == []
 
@@ -161,4 +165,4 @@ def stored(database: Database) -> dict[tuple[int, str, str, str, str], int]:
 
 def note(database: Database, *passed_over: str) -> None:
     before = database.read(known_lanes)
-    database.run(lambda connection: note_passed_over(connection, before, passed_over))
+    database.run(lambda connection: record_passed_over(connection, before, passed_over))

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly import jsontext
-from mayfly.engine import Database
+from mayfly import json_text
+from mayfly.db.database import Database
 from mayfly.errors import BadField, EnqueueError, KeyHeld, KeyMissing
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.outcome import DONE, RELEASED, Kind, Outcome
-from mayfly.schema import JOBS
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
 from tests.database.applications import KINDS, Application, as_connection, opened
 from tests.database.factories import (
     change_job,
@@ -29,7 +28,7 @@ from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 
-FAILED = Outcome(Kind.FAILED, error="no", fingerprint="f", attempt_ending=Kind.FAILED)
+FAILED = Outcome(OutcomeKind.FAILED, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 SCOPES = ("until done", "while pending", "for 1h")
 enqueue = partial(mayfly.enqueue, "noop", unique_key="key")
 
@@ -47,7 +46,7 @@ def let_time_pass(database: Database, job_id: int | None) -> None:
 
 def values_of(database: Database) -> list[Any]:
     """The payloads, oldest job first."""
-    return [jsontext.decode(row.payload).get("n") for row in rows_of(database, jobs)]
+    return [json_text.decode(row.payload).get("n") for row in rows_of(database, jobs)]
 
 
 # --- how long ---------------------------------------------------------------------------------------------
@@ -232,7 +231,7 @@ def test_enqueue_many_replaces(database: Database) -> None:
     )
 
     assert counted == 4
-    found = {row.unique_key: jsontext.decode(row.payload)["n"] for row in rows_of(database, jobs)}
+    found = {row.unique_key: json_text.decode(row.payload)["n"] for row in rows_of(database, jobs)}
     assert found == {"key": 0, "a": 3, "b": 1}
     assert get_row(database, taken).status == "processing"
 

@@ -9,18 +9,17 @@ from multiprocessing.process import BaseProcess
 import pytest
 
 import mayfly
-from mayfly.engine import Database
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.unique import held
-from mayfly.outcome import DONE, RELEASED, Outcome
-from mayfly.schema import JOBS
+from mayfly.db.database import Database
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, Settlement
+from mayfly.queue.settle import settle
+from mayfly.queue.unique import held_keys
+from mayfly.schema.tables import JOBS
 from tests.database.factories import claim_jobs, in_threads, make_settler
 
 pytestmark = pytest.mark.usefixtures("app")
 
 FORK = multiprocessing.get_context("fork")
-HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {held(JOBS)}"
+HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {held_keys(JOBS)}"
 
 
 def work_once(database: Database, worker_id: str, outcome: Outcome) -> list[int]:

@@ -3,28 +3,27 @@
 from datetime import timedelta
 
 from mayfly.clock import milliseconds
-from mayfly.engine import Database
-from mayfly.jobs.looks import COME_BACK_AMONG, first_come_back
-from mayfly.jobs.settle import settle
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import MOST_RECENT, read_usual, write_totals
-from mayfly.outcome import DEFERRED
-from mayfly.schema import JOBS
-from mayfly.tally import Count
-from mayfly.usual import Usual
+from mayfly.db.database import Database
+from mayfly.queue.count import MAX_RELEASED_READ, first_released
+from mayfly.queue.outcome import DEFERRED, Settlement
+from mayfly.queue.settle import settle
+from mayfly.schema.tables import JOBS
+from mayfly.stats.durations import TypeDurations
+from mayfly.stats.histograms import Count
+from mayfly.stats.totals import MAX_RECENT, read_usual, write_totals
 from tests.database.factories import claim_ids, claim_jobs, make_settler
 from tests.factories import get_row, insert_row, insert_rows, insert_runs
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
-def usual(database: Database) -> Usual:
+def usual(database: Database) -> TypeDurations:
     return database.read(lambda connection: read_usual(connection, database.clock.now()))
 
 
 def come_back(database: Database, lane: str = "default", *types: str) -> int | None:
     now = database.clock.now()
-    return database.read(lambda connection: first_come_back(connection, JOBS, lane, types or ("noop",), now))
+    return database.read(lambda connection: first_released(connection, JOBS, lane, types or ("noop",), now))
 
 
 def test_the_cycles_of_a_day_are_added_up(database: Database) -> None:
@@ -54,7 +53,7 @@ def test_no_more_than_the_last_rows_are_read(database: Database) -> None:
     """A fleet with many types has a shorter memory, and no slower cycles."""
     insert_runs(database, "render", 10, age=2 * HOUR)
     cycle_id = milliseconds(database.clock.now() - HOUR)
-    crowd = {("default", f"type {number:04}", "done"): Count(1, {1: 1}) for number in range(MOST_RECENT - 1)}
+    crowd = {("default", f"type {number:04}", "done"): Count(1, {1: 1}) for number in range(MAX_RECENT - 1)}
     database.run(lambda connection: write_totals(connection, cycle_id, "", crowd))
     before = usual(database).seconds
 
@@ -93,7 +92,7 @@ def test_the_oldest_that_came_back_is_found(database: Database) -> None:
 
 def test_the_look_for_it_ends_after_a_thousand(database: Database) -> None:
     """A lane of a million is not read through."""
-    insert_rows(database, COME_BACK_AMONG)
+    insert_rows(database, MAX_RELEASED_READ)
     insert_row(database, claims=1)
 
     assert come_back(database) is None

@@ -6,16 +6,15 @@ from typing import Any
 
 import pytest
 
-from mayfly.engine import Database
+from mayfly.admin.why import JobDiagnosis, LaneState, diagnose, explain
+from mayfly.db.database import Database
 from mayfly.errors import UnknownJob
-from mayfly.fleet.cycles import KnownLane, note_passed_over, open_cycle
-from mayfly.fleet.place import this_place
-from mayfly.fleet.planning import planning
-from mayfly.jobs.circumstances import look_into
-from mayfly.jobs.pauses import Pause, pause
-from mayfly.jobs.why import Circumstances, Lane, explain
+from mayfly.fleet.cycles import KnownLane, open_cycle, record_passed_over
+from mayfly.fleet.plan_lock import planning
+from mayfly.process.identity import this_host
+from mayfly.queue.pauses import Pause, pause
 from mayfly.registry import Registry
-from mayfly.schema import JOBS
+from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load_settings
 from tests.database.factories import claim_jobs, insert_runner, run_sql
 from tests.factories import get_row, insert_row, insert_rows
@@ -30,9 +29,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load_settings()
 
 
-def look(database: Database, settings: Settings, job_id: int) -> Circumstances:
+def look(database: Database, settings: Settings, job_id: int) -> JobDiagnosis:
     now = database.clock.now()
-    return database.read(lambda c: look_into(c, JOBS, job_id, settings, Registry(failures={"a": "b"}), now))
+    return database.read(lambda c: diagnose(c, JOBS, job_id, settings, Registry(failures={"a": "b"}), now))
 
 
 def test_a_row_is_read_as_it_is(database: Database, settings: Settings) -> None:
@@ -44,7 +43,7 @@ def test_a_row_is_read_as_it_is(database: Database, settings: Settings) -> None:
 
     assert known.row._asdict() == {name: getattr(get_row(database, job_id), name) for name in known.row._fields}
     assert known.row.suspect is True
-    assert (known.lane, known.pauses, known.host, known.last_cycle_at) == (Lane(7), (), None, None)
+    assert (known.lane, known.pauses, known.host, known.last_cycle_at) == (LaneState(7), (), None, None)
     assert (known.planner, known.has_handler, known.broken_modules) == (None, False, {"a": "b"})
 
 
@@ -63,13 +62,13 @@ def test_all_around_it_is_read(database: Database, settings: Settings) -> None:
     insert_runner(database, "worker-1", "mail")
     insert_runner(database, "worker-2", "other")
     database.run(lambda connection: open_cycle(connection, 7, "web1", now - HOUR))
-    database.run(lambda connection: note_passed_over(connection, {"mail": KnownLane(2)}, ["mail"]))
+    database.run(lambda connection: record_passed_over(connection, {"mail": KnownLane(2)}, ["mail"]))
 
     with planning(database, "web2"):
         known = look(database, settings, job_id)
 
     assert [(each.kind, each.name) for each in known.pauses] == [("lane", "mail"), ("type", "noop")]
-    assert known.lane == Lane(7, running=1, passed_over=3)
+    assert known.lane == LaneState(7, running=1, passed_over=3)
     assert (known.last_cycle_at, known.planner) == (now - HOUR, "web2")
 
 
@@ -112,7 +111,7 @@ def test_the_count_ends_where_it_is_enough(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over all priorities."""
-    monkeypatch.setattr("mayfly.jobs.circumstances.MOST_BEFORE", 4)
+    monkeypatch.setattr("mayfly.admin.why.MAX_JOBS_BEFORE", 4)
     insert_rows(database, 3, priority=0)
     insert_rows(database, 3)
     job_id = insert_row(database)
@@ -125,8 +124,8 @@ def test_the_count_ends_where_it_is_enough(
 def test_a_job_without_a_slot_names_the_hosts_that_hold_them(database: Database, settings: Settings) -> None:
     """A host that was killed keeps its slots until its lease ends, and `why` says when that is."""
     now = database.clock.now()
-    insert_runner(database, "worker-1", place=this_place("gone"), lease_seconds=3600)
-    insert_runner(database, "worker-2", place=this_place("over"), lease_seconds=-3600)
+    insert_runner(database, "worker-1", place=this_host("gone"), lease_seconds=3600)
+    insert_runner(database, "worker-2", place=this_host("over"), lease_seconds=-3600)
     for worker_id in ("worker-1", "worker-2"):
         run_sql(
             database,

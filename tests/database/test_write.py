@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mayfly import Job, enqueue, handler
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.errors import WriteInTransaction
 from mayfly.testing import drain, using_database
 from tests.factories import get_row, insert_row

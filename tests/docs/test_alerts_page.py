@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from mayfly import events
-from mayfly.alerts.decide import Alert, Kind
-from mayfly.alerts.look import FORGOTTEN_AFTER, LOOKED_AT, SILENT_AFTER
-from mayfly.alerts.webhook import body_of
-from mayfly.logs import render_text
+from mayfly import log_messages
+from mayfly.log import render_text
+from mayfly.monitoring.alerts import HOST_FORGOTTEN_AFTER, HOST_SILENT_AFTER, MAX_ROWS_READ, Alert, AlertKind
+from mayfly.monitoring.channels import webhook_body
 from mayfly.settings import load
 from tests.factories import NOON
 from tests.process.installation import Installation
@@ -65,7 +64,7 @@ def test_the_receiver_knows_what_is_genuine(tmp_path: Path, receiver_code: Any) 
 def test_the_message_has_these_fields() -> None:
     """All of them."""
     shown = json.loads(blocks("json")[0])
-    sent = json.loads(body_of(Alert("f", Kind.DEAD, "s", "d", NOON, NOON), "web-1", NOON))
+    sent = json.loads(webhook_body(Alert("f", AlertKind.DEAD, "s", "d", NOON, NOON), "web-1", NOON))
 
     assert (shown.keys(), shown["data"].keys()) == (sent.keys(), sent["data"].keys())
     assert shown["type"] == sent["type"]
@@ -76,16 +75,16 @@ def test_the_kinds_and_times_are_the_codes() -> None:
     """Whoever changes one changes the page."""
     table = PAGE.split("| kind | when | over |")[1].split("\n\n")[0]
 
-    assert re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) == list(Kind)
-    assert (SILENT_AFTER.total_seconds(), FORGOTTEN_AFTER.days, LOOKED_AT) == (300, 1, 10_000)
+    assert re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) == list(AlertKind)
+    assert (HOST_SILENT_AFTER.total_seconds(), HOST_FORGOTTEN_AFTER.days, MAX_ROWS_READ) == (300, 1, 10_000)
 
 
 def test_the_lines_are_those_of_the_log() -> None:
     """As an operator greps for them."""
     said = [
-        events.errand_failed("the heartbeat", "hc-ping.com answered 500"),
-        events.alert_undelivered("webhook", "example.com: TimeoutError: timed out"),
-        events.errand_cut("alerts", 2.0),
+        log_messages.side_process_failed("the heartbeat", "hc-ping.com answered 500"),
+        log_messages.alert_undelivered("webhook", "example.com: TimeoutError: timed out"),
+        log_messages.side_process_timed_out("alerts", 2.0),
     ]
 
     lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)

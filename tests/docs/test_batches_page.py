@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mayfly import enqueue, events, registry
-from mayfly.batching.cli import batches as command
-from mayfly.logs import render_text
+from mayfly import enqueue, log_messages, registry
+from mayfly.cli.batches import batches as command
+from mayfly.log import render_text
 from mayfly.testing import drain, enqueued_jobs, using_database
 from mayfly.testing.database import copy_template, make_template
 from tests.factories import NOON
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "batches.md").read_text("utf-8")
 BATCH, CHAIN = re.findall(r"^```python\n(.+?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
-def told(event: events.Event) -> str:
+def told(event: log_messages.LogMessage) -> str:
     return render_text(event, "WORKER", NOON).strip()
 
 
@@ -25,7 +25,7 @@ def told(event: events.Event) -> str:
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the page declares, at the top of its modules, is nobody else's."""
     monkeypatch.setattr(registry, "_declared", dict(registry.declared()))
-    monkeypatch.setattr("mayfly.app._apps", {})  # settings that an earlier test had read
+    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test had read
 
 
 def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,5 +62,5 @@ def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_the_log_says_what_the_page_says() -> None:
     """Word by word."""
-    assert events.batch_over("campaign-7", 3, 1, 0, "send_report").text in PAGE
-    assert events.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE
+    assert log_messages.batch_completed_event("campaign-7", 3, 1, 0, "send_report").text in PAGE
+    assert log_messages.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE

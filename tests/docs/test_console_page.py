@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from console.web.acting import AT_ONCE
-from console.web.attempts import FIRST_WAIT, LONGEST_WAIT
-from console.web.navigation import SCREENS
+from console.web.actions import AT_ONCE
+from console.web.page import SCREENS
+from console.web.sessions import FIRST_WAIT, LONGEST_WAIT
 from mayfly.settings.values import REDACTED, ROLES
 from tests.docs.consoles import CHECKOUT, blocks, page_named
 from tests.process.installation import Installation

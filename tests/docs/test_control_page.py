@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.jobs import why
+from mayfly.admin import why
 from tests.docs.consoles import blocks, page_named, run_consoles
 from tests.process.installation import Installation
 

@@ -9,10 +9,10 @@ from threading import Thread
 
 import pytest
 
-from mayfly import events
-from mayfly.hooks.deaths import ATTEMPTS
-from mayfly.logs import render_text
-from mayfly.outcome import Kind
+from mayfly import log_messages
+from mayfly.log import render_text
+from mayfly.monitoring.on_dead import MAX_ATTEMPTS
+from mayfly.queue.outcome import OutcomeKind
 from tests.factories import NOON
 from tests.process.installation import Installation
 
@@ -71,8 +71,8 @@ def test_the_example_works(shop: Installation, pager: tuple[str, list[str]]) -> 
 def test_the_lines_are_those_of_the_log() -> None:
     """As an operator greps for them."""
     said = [
-        events.hook_failed("shop.watching:after", 12, "send_email", "KeyError: 12"),
-        events.hook_failures("shop.watching:after", 512),
+        log_messages.hook_failed("shop.watching:after", 12, "send_email", "KeyError: 12"),
+        log_messages.hook_failures("shop.watching:after", 512),
     ]
 
     lines = "\n".join(render_text(each, "", NOON).partition("[] ")[2] for each in said)
@@ -84,5 +84,5 @@ def test_the_words_are_those_of_the_outcomes() -> None:
     """All but `crashed`, which no `after` is told: its process is gone."""
     [listed] = re.findall(r"words of the totals \(([^)]+)\)", PAGE)
 
-    assert set(re.findall(r"`([^`]+)`", listed)) == set(Kind) - {Kind.CRASHED}
-    assert f"with backoff, {ATTEMPTS} times" in PAGE
+    assert set(re.findall(r"`([^`]+)`", listed)) == set(OutcomeKind) - {OutcomeKind.CRASHED}
+    assert f"with backoff, {MAX_ATTEMPTS} times" in PAGE

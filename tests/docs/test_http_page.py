@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.access.scopes import SCOPES
+from mayfly.admin.auth import SCOPES
 from tests.process.console.api import Api
 from tests.process.installation import Installation, wait_until
 from tests.servers import program

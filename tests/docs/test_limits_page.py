@@ -9,9 +9,9 @@ import pytest
 from freezegun import freeze_time
 
 from mayfly import enqueue, registry
-from mayfly.app import current_app
+from mayfly.admin.limits import limits_table, list_limits
+from mayfly.client import current_app
 from mayfly.limits.limit import SPANS
-from mayfly.limits.listing import as_text, list_limits
 from mayfly.testing import drain, using_database
 from tests.factories import NOON
 
@@ -28,7 +28,7 @@ def delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
     """What the handlers of the page hand to `deliver`."""
     (tmp_path / "page_of_limits.py").write_text(block("python"))
     monkeypatch.setattr(registry, "_declared", {})
-    monkeypatch.setattr("mayfly.app._apps", {})  # settings that an earlier test had read
+    monkeypatch.setattr("mayfly.client._apps", {})  # settings that an earlier test had read
     monkeypatch.setenv("HANDLERS", "page_of_limits")
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
     monkeypatch.syspath_prepend(tmp_path)
@@ -50,7 +50,7 @@ def test_the_example_does_what_the_page_says(delivered: list[tuple[object, str]]
 
     database = current_app().database
     listed = database.read(lambda connection: list(list_limits(connection, NOON)))
-    assert "\n".join(["$ mayfly limits", as_text(listed), ""]) == block("text")
+    assert "\n".join(["$ mayfly limits", limits_table(listed), ""]) == block("text")
     enqueue("send_from_any", {"accounts": [42, 7], "to": "bob"})
     enqueue("send_from_any", {"accounts": [42], "to": "bob"})
     assert drain().outcomes == {"done": 1, "snoozed": 1}

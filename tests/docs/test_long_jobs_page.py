@@ -5,13 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly import events
-from mayfly.jobs.totals import RECENT
-from mayfly.logs import render_text
-from mayfly.slicing import SLICES_ALLOWED
-from mayfly.trail import CHECKPOINT_LIMIT
-from mayfly.usual import ENOUGH_RUNS, LONG_SECONDS, USUAL, fits
-from runner.foresight import MOST_DEFERRED
+from mayfly import log_messages
+from mayfly.job import CHECKPOINT_LIMIT, SLICES_ALLOWED
+from mayfly.log import render_text
+from mayfly.stats.durations import LONG_SECONDS, MIN_RUNS, USUAL, fits
+from mayfly.stats.totals import RECENT
+from runner.deferral import MAX_DEFERRED
 from tests.docs.consoles import page_named
 from tests.docs.projects import files_of, run_project
 from tests.factories import NOON
@@ -38,11 +37,11 @@ def test_the_minute_is_as_the_code_decides_it() -> None:
 def test_the_figures_and_the_lines_are_the_codes() -> None:
     """As an operator greps for them."""
     for event in (
-        events.job_sliced(12, "import_customers", 3, 48.6),
-        events.job_deferred(15, "render", 20.0, 13.21),
+        log_messages.job_sliced(12, "import_customers", 3, 48.6),
+        log_messages.job_deferred(15, "render", 20.0, 13.21),
     ):
         assert f"```\n{render_text(event, '', NOON).partition('[] ')[2]}\n```" in PAGE
-    assert (f"fewer than {ENOUGH_RUNS} runs" in PAGE, f"deferred {MOST_DEFERRED} jobs" in PAGE) == (True, True)
+    assert (f"fewer than {MIN_RUNS} runs" in PAGE, f"deferred {MAX_DEFERRED} jobs" in PAGE) == (True, True)
     assert (f"{round(100 * USUAL)} of 100 runs" in PAGE, timedelta(days=1) == RECENT, round(LONG_SECONDS)) == (
         True,
         True,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.jobs.browse.capped import MOST_COUNTED
-from mayfly.metrics.families import text_of
-from mayfly.metrics.figures import Figures
-from mayfly.outcome import Kind
+from mayfly.admin.jobs import MAX_COUNTED
+from mayfly.monitoring.metrics import MetricValues
+from mayfly.monitoring.prometheus import prometheus_text
+from mayfly.queue.outcome import OutcomeKind
 from mayfly.settings import load
-from mayfly.tally import BOUNDS
+from mayfly.stats.histograms import BOUNDS
 
 CHECKOUT = Path(__file__).parents[2]
 PAGE = (CHECKOUT / "docs" / "metrics.md").read_text("utf-8")
@@ -24,8 +24,8 @@ def rows(header: str) -> list[list[str]]:
 
 def test_every_metric_is_in_the_table() -> None:
     """And no other; counters by the name that Prometheus stores."""
-    nothing = Figures({}, [], [], {})
-    told = re.findall(r"^# TYPE (\S+)", text_of(nothing).decode(), re.MULTILINE)
+    nothing = MetricValues({}, [], [], {})
+    told = re.findall(r"^# TYPE (\S+)", prometheus_text(nothing).decode(), re.MULTILINE)
 
     assert sorted(name for name, *_ in rows("| name | labels | what it is |")) == sorted(told)
     assert len(told) > 10
@@ -35,8 +35,8 @@ def test_the_words_and_numbers_are_the_codes() -> None:
     """Outcomes, and how far is counted."""
     [listed] = re.findall(r"outcomes are ([^|]+)", PAGE)
 
-    assert set(re.findall(r"`([^`]+)`", listed)) == set(Kind)
-    assert f"counted to {MOST_COUNTED:,}" in PAGE
+    assert set(re.findall(r"`([^`]+)`", listed)) == set(OutcomeKind)
+    assert f"counted to {MAX_COUNTED:,}" in PAGE
     assert round(BOUNDS[-2] / 3_600_000) == 14
 
 

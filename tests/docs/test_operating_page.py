@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.cli import mayfly
+from mayfly.cli.main import mayfly
 from tests.docs.consoles import blocks, page_named, run_consoles
 from tests.process.installation import Installation
 

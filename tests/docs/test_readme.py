@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.backoff import Backoff
-from mayfly.engine import Database
+from mayfly.db.database import Database
+from mayfly.queue.policy import Backoff
 
 CHECKOUT = Path(__file__).parent.parent.parent
 PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").glob("*.md")])

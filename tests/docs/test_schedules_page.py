@@ -8,13 +8,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from mayfly.schedules.cli import schedules as command
-from mayfly.schedules.decide import Known, decide
+from mayfly.cli.schedules import schedules as command
+from mayfly.schedules.cron import due_times
 from mayfly.schedules.declare import declared_text
-from mayfly.schedules.entry import Entry
-from mayfly.schedules.options import OPTIONS
-from mayfly.schedules.parse import Problem, parse_line, parse_text
-from mayfly.schedules.recurrence import due_times
+from mayfly.schedules.fire import KnownSchedule, decide
+from mayfly.schedules.parse import OPTIONS, ScheduleEntry, ScheduleProblem, parse_line, parse_text
 from tests.factories import NOON
 
 CHECKOUT = Path(__file__).parents[2]
@@ -39,7 +37,11 @@ def test_the_worked_example_is_a_schedule_file() -> None:
     """Three schedules, as the text below it says."""
     found = list(parse_text(block("# cron.d/schedule"), "cron.d/schedule"))
 
-    assert [each.name for each in found if isinstance(each, Entry)] == ["metric_rollup", "send_digest", "nightly"]
+    assert [each.name for each in found if isinstance(each, ScheduleEntry)] == [
+        "metric_rollup",
+        "send_digest",
+        "nightly",
+    ]
     assert len(found) == 3
 
 
@@ -49,13 +51,13 @@ def test_the_readmes_example_is_one_too() -> None:
     lines = re.search(r"## Schedule\n.*?```\n(.*?)```", text, flags=re.DOTALL)
     assert lines is not None
 
-    assert [type(each) for each in parse_text(lines[1], "f")] == [Entry] * 3
+    assert [type(each) for each in parse_text(lines[1], "f")] == [ScheduleEntry] * 3
 
 
 def test_the_options_are_the_codes() -> None:
     """Every one, with what is allowed in the words of the error, and its default."""
     rows = rows_after("## A line")
-    entry = Entry("", "", "")
+    entry = ScheduleEntry("", "", "")
     defaults = {"name": "the type, or the name of the program", "timeout": "none", "max_attempts": "MAX_ATTEMPTS"}
 
     assert {name: allowed for name, _, allowed, _ in rows} == {
@@ -70,7 +72,7 @@ def test_the_refusal_is_the_codes() -> None:
     """File, line, column and why."""
     [found] = parse_text("\n" * 6 + "*/5 25 * * * x", "cron.d/schedule")
 
-    assert isinstance(found, Problem)
+    assert isinstance(found, ScheduleProblem)
     assert f"```\n{found}\n```" in PAGE
 
 
@@ -96,7 +98,7 @@ def test_a_sleep_is_made_up_for_as_the_table_says(row: list[str]) -> None:
     catch_up, said = row
     entry = parse_line(f"*/10 * * * * x catch_up={catch_up}")
 
-    decision = decide(entry, Known(entry.rule, NOON), NOON + timedelta(minutes=118))
+    decision = decide(entry, KnownSchedule(entry.rule, NOON), NOON + timedelta(minutes=118))
 
     assert decision is not None
     words = {"one job": 1, "none": 0, "eleven jobs": 11}
@@ -131,4 +133,4 @@ def test_the_file_that_is_shipped_schedules_nothing_yet() -> None:
     examples = "\n".join(line[2:] for line in text.splitlines() if re.match(r"# [@0-9*]", line))
 
     assert list(parse_text(text, "f")) == []
-    assert [type(each) for each in parse_text(examples, "f")] == [Entry] * 3
+    assert [type(each) for each in parse_text(examples, "f")] == [ScheduleEntry] * 3

@@ -17,9 +17,9 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 import mayfly
-from mayfly.app import App, use_app
-from mayfly.cli import enqueue as command
-from mayfly.engine import Database
+from mayfly.cli.main import enqueue as command
+from mayfly.client import App, use_app
+from mayfly.db.database import Database
 from mayfly.errors import CommitUnknown, KeyHeld
 from mayfly.settings import load_settings
 from tests.looking import run

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 
 LONG_AGO = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from mayfly.migrations import migrate
-from mayfly.migrations.apps import app_tables, migrate_app
 from mayfly.registry import load_handlers
+from mayfly.schema.migrations import migrate
+from mayfly.schema.migrations.apps import app_tables, migrate_app
 from mayfly.testing import using_database
 from tests.handlers.community import Community
 from tests.shelf import Shelf

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from mayfly.engine import Database
+from mayfly.db.database import Database
 
 
 @contextmanager

@@ -4,8 +4,8 @@ import pytest
 
 from handlers.effects import may_resend
 from mayfly import Job, enqueue, handler
-from mayfly.app import current_app
-from mayfly.migrations import migrate
+from mayfly.client import current_app
+from mayfly.schema.migrations import migrate
 from mayfly.settings import LaneSettings
 from mayfly.testing import drain, enqueued_jobs, using_database
 from tests.databases import Databases

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mayfly import jsontext
+from mayfly import json_text
 from mayfly.registry import Handler, load_handlers
-from mayfly.schedules.entry import Entry
 from mayfly.schedules.files import read_schedules
+from mayfly.schedules.parse import ScheduleEntry
 from mayfly.settings import Settings, load
 from tests.process.installation import CHECKOUT
 
@@ -34,7 +34,7 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def entries() -> tuple[Entry, ...]:
+def entries() -> tuple[ScheduleEntry, ...]:
     read = read_schedules([HANDLERS / "schedule"], CHECKOUT, 64 << 10)
     assert read.problems == ()
     return read.entries
@@ -63,15 +63,17 @@ def test_each_lane_and_pool_says_why() -> None:
     assert lanes.count("") == 1  # dedup_prospects, which shares the reason of import_prospects
 
 
-def test_each_schedule_is_of_a_handler_that_takes_it(entries: tuple[Entry, ...], known: dict[str, Handler]) -> None:
+def test_each_schedule_is_of_a_handler_that_takes_it(
+    entries: tuple[ScheduleEntry, ...], known: dict[str, Handler]
+) -> None:
     """In the lane that the handler declares, with a payload that it accepts."""
     for each in entries:
         handler = known[each.type]
         assert (handler.lane, handler.model is not None) == (each.lane, True)
-        handler.model.model_validate(jsontext.decode(each.payload))  # type: ignore[union-attr]
+        handler.model.model_validate(json_text.decode(each.payload))  # type: ignore[union-attr]
 
 
-def test_the_recurring_jobs_of_the_platform_are_all_there(entries: tuple[Entry, ...]) -> None:
+def test_the_recurring_jobs_of_the_platform_are_all_there(entries: tuple[ScheduleEntry, ...]) -> None:
     """As often as they should be."""
     told = {each.name: each.expression for each in entries}
 

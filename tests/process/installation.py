@@ -17,10 +17,10 @@ from weakref import WeakSet
 import psutil
 from sqlalchemy import Select, make_url, text
 
-from mayfly.dialect import Unit
-from mayfly.engine import Database
-from mayfly.opening import create_embedded
-from mayfly.timing import Timing
+from mayfly.bootstrap import create_embedded
+from mayfly.db.database import Database
+from mayfly.db.dialects import Unit
+from mayfly.process.timing import Timing
 from tests.factories import insert_rows
 from tests.looking import engine_of
 from tests.process import warm

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import BaseModel, field_validator
 
 from mayfly import Job, handler
-from mayfly.fleet.place import start_time
+from mayfly.process.identity import start_time
 from tests.process.late import text
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from mayfly.clock import host_now
-from mayfly.schedules.wake import are_settled
+from mayfly.schedules.next_due import are_settled
 from tests.process.installation import Installation, wait_until
 
 

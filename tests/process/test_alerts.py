@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from dispatcher.lock import take_lock
+from mayfly.process.state_dir import lock_path, open_state_dir
+from mayfly.process.timing import Timing
 from mayfly.settings import load
-from mayfly.statedir import lock_path, open_state_dir
-from mayfly.timing import Timing
 from tests.process.installation import Installation, wait_until
 from tests.receivers import (
     Heard,
@@ -98,9 +98,10 @@ def test_a_slow_start_is_not_told_after_the_end(embedded: Installation, receiver
     """A start that comes last would be one that never ends. Here the cycle between the two takes no time at all."""
     receiver.hesitates_at = "/start"
     script = (
-        "from dispatcher.watchers import Watchers; from mayfly.logs import silent_log; "
-        "from mayfly.timing import Timing, use_timing; use_timing(Timing(notify_seconds=40, request_seconds=20)); "
-        "from mayfly.settings import load_settings; watchers = Watchers(load_settings(), silent_log()); "
+        "from dispatcher.notify import Notifier; from mayfly.log import silent_log; "
+        "from mayfly.process.timing import Timing, use_timing; "
+        "use_timing(Timing(notify_seconds=40, request_seconds=20)); "
+        "from mayfly.settings import load_settings; watchers = Notifier(load_settings(), silent_log()); "
         "watchers.begin(lambda: None); watchers.end(0, 'over')"
     )
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 import psutil
 import pytest
 
-from mayfly import jsontext
+from mayfly import json_text
+from mayfly.bootstrap import create_embedded
 from mayfly.clock import pause_between
-from mayfly.opening import create_embedded
 from tests.process.installation import Installation, wait_until
 
 CHILDREN = 2000
@@ -78,7 +78,9 @@ def test_the_callback_of_a_batch_comes_once_whoever_is_killed(installation: Inst
     reports = installation.rows("SELECT payload, status FROM mayfly_jobs WHERE type = 'report'")
     children, dead = count(installation, CHILD), count(installation, f"{CHILD} AND status = 'dead'")
     told = {"batch": "crowd", "done": children - dead, "dead": dead, "cancelled": 0}
-    assert [(jsontext.decode(row.payload), row.status) for row in reports] == [({"to": "ann", "batch": told}, "done")]
+    assert [(json_text.decode(row.payload), row.status) for row in reports] == [
+        ({"to": "ann", "batch": told}, "done")
+    ]
     # Each tenth had one sibling, each chain a second step; but for those that were killed three times over.
     plain, chains = CHILDREN - CHILDREN // 100, CHILDREN // 100
     wanted, killed = plain + plain // 10 + 2 * chains, count(installation, f"{CHILD} AND crashes >= 3")
@@ -96,7 +98,7 @@ def test_a_batch_is_seen_in_summary_and_list(embedded: Installation) -> None:
 
     cycle = embedded.dispatch(**SETTINGS)
     listed = embedded.run("mayfly", "batches")
-    facts = jsontext.decode(embedded.run("mayfly", "batches", "--json").stdout)
+    facts = json_text.decode(embedded.run("mayfly", "batches", "--json").stdout)
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert "Batch crowd is complete: done=1 dead=0 cancelled=0, report is enqueued" in embedded.log

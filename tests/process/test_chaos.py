@@ -16,8 +16,8 @@ import psutil
 import pytest
 from sqlalchemy import Row, insert
 
-from mayfly import jsontext
-from mayfly.fleet.place import start_time
+from mayfly import json_text
+from mayfly.process.identity import start_time
 from tests import tables
 from tests.looking import run
 from tests.process.installation import Installation, StartedProcess, wait_until
@@ -168,7 +168,7 @@ class Chaos:
             host.tend()
         missing = BACKLOG - self.installation.statuses().get("pending", 0)
         if missing > 0:
-            rows = [{"type": "witnessed", "payload": jsontext.encode(self._payload())} for _ in range(missing)]
+            rows = [{"type": "witnessed", "payload": json_text.encode(self._payload())} for _ in range(missing)]
             run(self.installation.database, lambda connection: connection.execute(insert(tables.jobs), rows))
             self.enqueued += missing
         return True

@@ -12,9 +12,9 @@ import psutil
 import pytest
 from sqlalchemy import select
 
-from mayfly import jsontext
-from mayfly.page import read_page
-from mayfly.timing import Timing
+from mayfly import json_text
+from mayfly.process.status_page import read_status_page
+from mayfly.process.timing import Timing
 from tests.process.installation import Installation, most_at_once, wait_until
 from tests.tables import runners
 
@@ -65,7 +65,7 @@ def wait_until_running(installation: Installation, count: int) -> None:
     """So many are on the pages of runners."""
 
     def running() -> int:
-        pages = (read_page(path) for path in (installation.home / "state").rglob("*.page"))
+        pages = (read_status_page(path) for path in (installation.home / "state").rglob("*.page"))
         return sum(len(page.running) for page in pages if page is not None)
 
     wait_until(lambda: running() == count, f"{count} jobs run")
@@ -251,7 +251,7 @@ def test_an_answer_to_the_interruption_is_an_answer(one: Installation, kind: str
 
     one.dispatch()
 
-    assert (one.job(job_id).status, jsontext.decode(one.job(job_id).result)) == ("done", "just in time")
+    assert (one.job(job_id).status, json_text.decode(one.job(job_id).result)) == ("done", "just in time")
 
 
 # --- the guard, and being asked to stop -------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_every_ending_is_that_of_a_plain_function(one: Installation, kind: str) 
         "interrupt": ("pending", 1, "KeyboardInterrupt"),
         "cancelled": ("pending", 1, "CancelledError: by itself"),
     }
-    ids = {name: one.enqueue(f"wish_{kind}", jsontext.encode({"ending": name}))[0] for name in endings}
+    ids = {name: one.enqueue(f"wish_{kind}", json_text.encode({"ending": name}))[0] for name in endings}
     misfit = one.enqueue(f"wish_{kind}", '{"ending": 3}')[0]
 
     cycle = one.dispatch(BATCH_SIZE="3", BACKOFF_BASE="100")
@@ -444,7 +444,7 @@ def test_every_ending_is_that_of_a_plain_function(one: Installation, kind: str) 
         job = one.job(ids[name])
         assert (name, job.status, job.attempts) == (name, status, attempts)
         assert (job.last_error or "").partition("\n")[0] == (error or "")
-    assert jsontext.decode(one.job(ids["well"]).result) == {"ending": "well"}
+    assert json_text.decode(one.job(ids["well"]).result) == {"ending": "well"}
     trace = one.job(ids["fail"]).last_error
     assert f"wish_{kind}" in trace.splitlines()[1]
     assert one.job(misfit).status == "dead"
@@ -471,7 +471,7 @@ def test_what_a_job_leaves_in_its_context_does_not_haunt_the_next(one: Installat
 
     one.dispatch()
 
-    assert [jsontext.decode(one.job(each).result) for each in ids] == [0, 0, 0]
+    assert [json_text.decode(one.job(each).result) for each in ids] == [0, 0, 0]
 
 
 def test_what_nobody_awaited_is_not_done(one: Installation) -> None:
@@ -511,7 +511,7 @@ def test_a_threads_rows_commit_with_its_job(each: Installation) -> None:
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert facts(each, good) == [UNHARMED] * 6
-    assert [jsontext.decode(each.job(job_id).result) for job_id in good] == [{"booked": job_id} for job_id in good]
+    assert [json_text.decode(each.job(job_id).result) for job_id in good] == [{"booked": job_id} for job_id in good]
     assert facts(each, bad) == [("pending", 1, 0, 0)] * 3
     assert sorted(row.job_id for row in each.rows("SELECT job_id FROM test_ledger")) == good
     children = each.rows("SELECT group_key FROM mayfly_jobs WHERE group_key IS NOT NULL")

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from sqlalchemy import make_url, select
 
-from mayfly import jsontext
+from mayfly import json_text
 from tests.databases import Databases
 from tests.factories import get_row
 from tests.process.installation import Installation, most_at_once, wait_until
@@ -102,7 +102,7 @@ def test_a_failed_job_waits_for_its_backoff_and_is_done(installation: Installati
     job = get_row(installation.database, job_id)
     assert (second.returncode, job.status, job.attempts) == (0, "done", 2)
     assert job.started_at >= failed.run_at
-    assert jsontext.decode(job.result) == {"succeeded_at_attempt": 2}
+    assert json_text.decode(job.result) == {"succeeded_at_attempt": 2}
 
 
 def test_a_job_that_keeps_failing_ends_dead(embedded: Installation) -> None:
@@ -145,7 +145,7 @@ def test_a_handler_steers_its_job(installation: Installation) -> None:
     assert {name: (job.status, job.attempts) for name, job in jobs.items()} == endings
     errors = {name: (job.last_error or "").partition(", unable")[0] for name, job in jobs.items() if job.last_error}
     assert errors == reasons
-    assert jsontext.decode(jobs["answer"].result) == {"answer": 42}
+    assert json_text.decode(jobs["answer"].result) == {"answer": 42}
     for name in ("snooze", "come_back"):
         assert 3590 < (jobs[name].run_at - installation.now()).total_seconds() < 3601
 

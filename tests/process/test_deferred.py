@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from mayfly.opening import create_embedded
+from mayfly.bootstrap import create_embedded
 from tests.factories import insert_runs
 from tests.process.installation import Installation, wait_until
 from tests.tables import runners

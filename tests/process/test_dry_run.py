@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from mayfly.dialect import embedded_file
+from mayfly.db.dialects import embedded_file
 from tests.process.installation import Installation
 from tests.tables import metadata
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from mayfly import jsontext
-from mayfly.timing import Timing
+from mayfly import json_text
+from mayfly.process.timing import Timing
 from tests.process.installation import Installation, wait_until
 
 HERE = "tests.process.watchers"
@@ -44,7 +44,7 @@ def test_a_handler_sees_what_before_has_left_in_its_context(embedded: Installati
 
     embedded.dispatch(MAX_WORKERS="1", **BOTH)
 
-    assert [jsontext.decode(embedded.job(each).result) for each in ids] == [f"span of {each}" for each in ids]
+    assert [json_text.decode(embedded.job(each).result) for each in ids] == [f"span of {each}" for each in ids]
 
 
 def test_after_is_told_what_became_of_the_job(embedded: Installation) -> None:
@@ -219,7 +219,7 @@ def test_an_alarm_that_nobody_hears_raises_none(embedded: Installation) -> None:
 def test_only_what_the_settings_name_is_called(embedded: Installation) -> None:
     """A row names a job and a hook, and cannot choose its own."""
     dead = embedded.enqueue("give_up", status="dead")[0]
-    payload = jsontext.encode({"job": dead, "hook": f"{HERE}:before"})
+    payload = json_text.encode({"job": dead, "hook": f"{HERE}:before"})
     forged = embedded.enqueue("mayfly.on_dead", payload, lane="mayfly")[0]
 
     embedded.dispatch(**ALARM)

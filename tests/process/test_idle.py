@@ -18,10 +18,10 @@ import pytest
 from sqlalchemy import select
 
 from dispatcher.lock import take_lock
-from mayfly.dialect.address import mysql_arguments, postgres_arguments, sqlite_arguments
-from mayfly.opening import create_embedded
+from mayfly.bootstrap import create_embedded
+from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
+from mayfly.process.state_dir import lock_path, open_state_dir, page_path
 from mayfly.settings import load
-from mayfly.statedir import lock_path, open_state_dir, page_path
 from tests.process.installation import Installation
 from tests.process.schedules import make_due, settle, write_schedule
 from tests.tables import cycles, locks
@@ -63,12 +63,12 @@ def masked(text: str, home: Path) -> str:
 
 # Python does not tell of the one module that is imported by a text: the dialect of this very database.
 OURS = {
-    *("dispatcher", "dispatcher.lock", "dispatcher.probe", "dispatcher.probe.look"),
+    *("dispatcher", "dispatcher.lock", "dispatcher.idle", "dispatcher.idle"),
     *(f"mayfly{module}" for module in ("", ".clock", ".connection", ".engine", ".errors", ".events", ".exits")),
     *(f"mayfly{module}" for module in (".explaining", ".logs", ".pool", ".schema", ".statedir", ".version")),
-    *(f"mayfly.dialect{module}" for module in ("", ".address", ".base", ".choose", ".server")),
+    *(f"mayfly.db.dialects{module}" for module in ("", ".address", ".base", ".choose", ".server")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".statements")),
-    *(f"mayfly.jobs{module}" for module in ("", ".childless", ".keep", ".looks", ".prune")),
+    *(f"mayfly.queue{module}" for module in ("", ".childless", ".keep", ".looks", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".wake")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
     *(f"mayfly.settings{module}" for module in (".quick", ".rules", ".shape", ".sources", ".values")),
@@ -232,7 +232,7 @@ def test_schedules_that_are_not_due_leave_a_cycle_idle(installation: Installatio
     due = Run(installation, *MINUTE)
 
     assert [each.was_full_path for each in idle] == [False] * 3
-    assert not any({"cronsim", "mayfly.schedules.entry"} & each.modules for each in idle)
+    assert not any({"cronsim", "mayfly.schedules.parse"} & each.modules for each in idle)
     assert (edited.was_full_path, due.was_full_path) == (True, True)
     assert "cronsim" in edited.modules
 
@@ -244,7 +244,7 @@ def test_who_has_no_schedules_does_not_pay_for_them(embedded: Installation) -> N
     full = Run(embedded, *FULL_PATH)
 
     assert full.was_full_path
-    assert {"cronsim", "mayfly.schedules.entry"} & full.modules == set()
+    assert {"cronsim", "mayfly.schedules.parse"} & full.modules == set()
 
 
 def test_a_log_that_cannot_be_written_is_told_of_as_by_the_full_path(embedded: Installation) -> None:
@@ -265,7 +265,7 @@ def test_a_log_that_cannot_be_written_is_told_of_as_by_the_full_path(embedded: I
 RECORD = """
 import json, sys
 from datetime import datetime
-from mayfly.connection import Connection
+from mayfly.db.connection import Connection
 
 def stand_in(value):
     assert isinstance(value, datetime), value

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from mayfly.timing import Timing
+from mayfly.process.timing import Timing
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import cycles, jobs, runners
 

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from sqlalchemy import select
 
-from mayfly.timing import Timing
+from mayfly.process.timing import Timing
 from tests.factories import get_row
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.tables import runners

@@ -276,8 +276,8 @@ def test_what_a_handler_started_does_not_outlive_a_killed_cycle(embedded: Instal
 
 TAKE_THE_LOCK_AND_DIE = """
 import os, signal
-from mayfly.fleet.planning import planning
-from mayfly.opening import open_database
+from mayfly.fleet.plan_lock import planning
+from mayfly.bootstrap import open_database
 from mayfly.settings import load_settings
 
 settings = load_settings()

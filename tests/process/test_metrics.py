@@ -177,7 +177,7 @@ def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installatio
     embedded.enqueue("noop")
     watching = (
         "mayfly.alerts",
-        "mayfly.metrics",
+        "mayfly.monitoring.metrics",
         "prometheus_client",
         "opentelemetry",
         "http.client",
@@ -196,5 +196,5 @@ def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installatio
     )
 
     modules = set(re.findall(r"\| +(\S+)$", worked.stderr, re.MULTILINE))
-    assert "dispatcher.watchers" in modules
+    assert "dispatcher.notify" in modules
     assert [each for each in modules if each.startswith(watching)] == []

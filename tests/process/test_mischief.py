@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from mayfly.timing import Timing
+from mayfly.process.timing import Timing
 from tests.process.installation import DEADLINE_SECONDS, Installation
 from tests.tables import runners
 

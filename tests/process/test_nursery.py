@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import select
 
-from mayfly import jsontext
-from mayfly.timing import Timing
+from mayfly import json_text
+from mayfly.process.timing import Timing
 from tests.process.installation import Installation, wait_until
 from tests.tables import runners
 
@@ -120,7 +120,7 @@ def test_a_runner_has_nothing_of_the_others(embedded: Installation) -> None:
     cycle = embedded.dispatch(**give(embedded, source))
 
     assert cycle.returncode == 0
-    found = [jsontext.decode(embedded.job(each).result) for each in job_ids]
+    found = [json_text.decode(embedded.job(each).result) for each in job_ids]
     pipes = [{each for each in seen if each.startswith("pipe:")} for seen in found]
     assert [len(each) for each in pipes] == [1, 1, 1]
     assert not [each for seen in found for each in seen if each.startswith("socket:") or each.endswith(".lock")]

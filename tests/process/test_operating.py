@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.schema import VERSION
+from mayfly.schema.tables import VERSION
 from tests.process.installation import Installation
 from tests.process.schedules import write_schedule
 from tests.process.terminals import terminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.page import Page, RunningJob, read_page
+from mayfly.process.status_page import RunningJob, StatusPage, read_status_page
 from tests.process.installation import Installation, wait_until
 
 SMALL = "none", "-t", "tmpfs", "-o", "size=4k"
@@ -20,7 +20,7 @@ LOOKS = 20_000
 def test_a_page_is_never_found_half_written(tmp_path: Path) -> None:
     """However often one looks while jobs come and go: the deadline stands, and a job is there whole or not at all."""
     path = tmp_path / "worker-1-1.page"
-    page = Page(path)
+    page = StatusPage(path)
     page.expect_end_by(DEADLINE)
     writer = os.fork()
     if writer == 0:
@@ -33,7 +33,7 @@ def test_a_page_is_never_found_half_written(tmp_path: Path) -> None:
 
     assert {each.hard_deadline for each in seen} == {DEADLINE}
     assert {each.running for each in seen} <= {(), (RunningJob(7, 1.5, 20.0),)}
-    assert read_page(path) is not None
+    assert read_status_page(path) is not None
 
 
 def test_a_full_state_directory_is_a_sentence(embedded: Installation) -> None:
@@ -64,7 +64,7 @@ def mounted(directory: Path) -> Iterator[None]:
 
 
 def write_for_ever(path: Path) -> None:
-    page = Page(path)
+    page = StatusPage(path)
     page.expect_end_by(DEADLINE)
     while True:
         page.start(7, 1.5, 20.0)

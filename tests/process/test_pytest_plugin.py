@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.engine import Database
-from mayfly.migrations import migrate
+from mayfly.db.database import Database
+from mayfly.schema.migrations import migrate
 from tests.databases import Databases
 from tests.factories import insert_row
 

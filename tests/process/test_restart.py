@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from mayfly import jsontext
+from mayfly import json_text
 from tests.process.installation import Installation, wait_until
 from tests.servers import PrivateServer
 
@@ -48,7 +48,7 @@ def assert_done_once(installation: Installation, ids: list[int]) -> None:
     assert [job.id for job in jobs] == ids
     assert {(job.status, job.attempts, job.crashes, job.suspect) for job in jobs} == {("done", 1, 0, 0)}
     booked = [row.job_id for row in installation.rows("SELECT job_id FROM test_ledger ORDER BY job_id")]
-    assert booked == [job.id for job in jobs if jsontext.decode(job.payload).get("booked")]
+    assert booked == [job.id for job in jobs if json_text.decode(job.payload).get("booked")]
 
 
 def test_a_killed_database_ends_the_cycle_and_costs_nothing(
@@ -78,7 +78,7 @@ def test_a_killed_database_ends_the_cycle_and_costs_nothing(
 def in_pairs(installation: Installation, booked: bool = False, **columns: Any) -> list[int]:
     """One that takes a moment, and one that runs until `release_latch`, for each of four runners."""
     payloads = [{"seconds": 0.1, "booked": booked}, {"gate": "go", "booked": booked}] * 4
-    return [installation.enqueue("witnessed", jsontext.encode(each), **columns)[0] for each in payloads]
+    return [installation.enqueue("witnessed", json_text.encode(each), **columns)[0] for each in payloads]
 
 
 def test_a_database_that_comes_back_in_time_is_hardly_noticed(

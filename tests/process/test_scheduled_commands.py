@@ -5,9 +5,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mayfly.outcome import Retry
+from mayfly.queue.outcome import Retry
 from mayfly.schedules.parse import parse_line
-from mayfly.schedules.run import KEPT_BYTES, run_command
+from mayfly.schedules.run_command import MAX_OUTPUT_BYTES, run_command
 from tests.process.installation import Installation, wait_until
 from tests.process.schedules import write_schedule
 
@@ -71,7 +71,7 @@ def test_only_the_end_of_much_output_is_kept(tmp_path: Path) -> None:
 
     assert output.startswith("… 2,992,004 bytes left out …\n")
     assert output.endswith("\ufffdend")
-    assert len(output) < KEPT_BYTES + 100
+    assert len(output) < MAX_OUTPUT_BYTES + 100
 
 
 def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.opening import create_embedded
+from mayfly.bootstrap import create_embedded
 from tests.process.installation import Installation
 from tests.process.schedules import await_early_in_the_minute, fired, make_due, write_schedule
 

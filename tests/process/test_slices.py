@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from sqlalchemy import select
 
-from mayfly.timing import Timing
+from mayfly.process.timing import Timing
 from tests.process.installation import Installation, wait_until
 from tests.tables import jobs, runners
 

@@ -113,7 +113,7 @@ def test_cycles_claims_and_jobs_have_spans(installation: Installation, collector
     assert {each.parent_span_id for each in (job, *claims)} == {cycle.span_id}
     assert cycle.start_time_unix_nano < claims[0].start_time_unix_nano < job.start_time_unix_nano
     assert job.end_time_unix_nano < cycle.end_time_unix_nano
-    taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.jobs"]
+    taken = [each.value.int_value for claim in claims for each in claim.attributes if each.key == "mayfly.queue"]
     assert sum(taken) == 1
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mayfly import jsontext
+from mayfly import json_text
 from tests.process.installation import Installation
 
 LEDGER = "CREATE TABLE test_ledger (job_id BIGINT PRIMARY KEY)"
@@ -24,7 +24,7 @@ def test_a_handlers_rows_commit_with_its_job(ledger: Installation) -> None:
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     job = ledger.job(job_id)
-    assert (job.status, jsontext.decode(job.result)) == ("done", {"booked": job_id})
+    assert (job.status, json_text.decode(job.result)) == ("done", {"booked": job_id})
     assert ledger.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
     assert children_of(ledger, job_id) == ["pending"]
 

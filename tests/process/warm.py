@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, NoReturn
 
-from mayfly.timing import Timing, use_timing
+from mayfly.process.timing import Timing, use_timing
 
 CHECKOUT = Path(__file__).parent.parent.parent
 MESSAGE_BYTES = 256 << 10
@@ -33,7 +33,7 @@ EXIT_STATUS = struct.Struct("i")
 IMPORTS = {
     "dispatcher": ("dispatcher.cli", "runner.cli", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
     "runner": ("runner.cli", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
-    "mayfly": ("mayfly.cli", "mayfly.migrations", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
+    "mayfly": ("mayfly.cli.main", "mayfly.schema.migrations", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
     "console": ("console.server", "pymysql", "psycopg"),
 }
 

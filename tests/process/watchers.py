@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from mayfly import Job, handler
-from mayfly.outcome import Outcome
+from mayfly.queue.outcome import Outcome
 
 SPAN: ContextVar[str] = ContextVar("SPAN", default="none")
 

@@ -2,11 +2,11 @@
 
 from datetime import timedelta
 
-from mayfly.admission import turned_away
-from mayfly.job import Special
-from mayfly.jobs.pauses import PUT_OFF_FOR, Pause
-from mayfly.outcome import Kind, Outcome
-from mayfly.schema import WAITING_LENGTH
+from mayfly.job import RareFields
+from mayfly.queue.outcome import Outcome, OutcomeKind
+from mayfly.queue.pauses import PAUSED_FOR, Pause
+from mayfly.queue.policy import skip_outcome
+from mayfly.schema.tables import WAITING_LENGTH
 from tests.factories import NOON, make_job
 
 HOUR = timedelta(hours=1)
@@ -15,36 +15,39 @@ PAUSE = Pause("type", "noop", NOON - HOUR, reason="the vendor is down")
 
 def test_a_plain_job_is_run() -> None:
     """And so is one that has something else that few have."""
-    jobs = [make_job(), make_job(special=Special(checkpoint="{}"))]
+    jobs = [make_job(), make_job(special=RareFields(checkpoint="{}"))]
 
-    assert [turned_away(job, None, NOON) for job in jobs] == [None, None]
+    assert [skip_outcome(job, None, NOON) for job in jobs] == [None, None]
 
 
 def test_a_job_that_is_to_be_cancelled_is_settled_so() -> None:
     """With the reason, no attempt spent, and whatever is paused."""
-    outcome = turned_away(make_job(special=Special(cancel_reason="cancelled by ann")), PAUSE, NOON)
+    outcome = skip_outcome(make_job(special=RareFields(cancel_reason="cancelled by ann")), PAUSE, NOON)
 
-    assert outcome == Outcome(Kind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
+    assert outcome == Outcome(OutcomeKind.CANCELLED, error="cancelled by ann", keeps_attempt=True)
 
 
 def test_a_job_that_comes_too_late_is_cancelled() -> None:
     """At the very instant, and whatever is paused; a moment before it is run."""
-    late, in_time = make_job(special=Special(expires_at=NOON)), make_job(special=Special(expires_at=NOON + HOUR))
+    late, in_time = (
+        make_job(special=RareFields(expires_at=NOON)),
+        make_job(special=RareFields(expires_at=NOON + HOUR)),
+    )
 
-    outcome = turned_away(late, PAUSE, NOON)
+    outcome = skip_outcome(late, PAUSE, NOON)
 
     reason = "expired: not started by 2026-05-04 12:00:00 UTC"
-    assert outcome == Outcome(Kind.CANCELLED, error=reason, keeps_attempt=True)
-    assert turned_away(in_time, None, NOON) is None
+    assert outcome == Outcome(OutcomeKind.CANCELLED, error=reason, keeps_attempt=True)
+    assert skip_outcome(in_time, None, NOON) is None
 
 
 def test_a_job_of_a_paused_type_is_put_off() -> None:
     """For some minutes, with the reason and no attempt spent."""
-    outcome = turned_away(make_job(), PAUSE, NOON)
+    outcome = skip_outcome(make_job(), PAUSE, NOON)
 
     assert outcome == Outcome(
-        Kind.SNOOZED,
-        run_at=NOON + PUT_OFF_FOR,
+        OutcomeKind.SNOOZED,
+        run_at=NOON + PAUSED_FOR,
         keeps_attempt=True,
         waiting_for="type noop is paused: the vendor is down",
     )
@@ -53,7 +56,7 @@ def test_a_job_of_a_paused_type_is_put_off() -> None:
 def test_a_pause_with_an_end_puts_off_until_then() -> None:
     """No runner has to look at the job in between; from the end on it is run."""
     pause = PAUSE._replace(paused_until=NOON + HOUR)
-    at_noon, later = (turned_away(make_job(), pause, at) for at in (NOON, NOON + HOUR))
+    at_noon, later = (skip_outcome(make_job(), pause, at) for at in (NOON, NOON + HOUR))
 
     assert at_noon is not None
     assert (at_noon.run_at, later) == (NOON + HOUR, None)
@@ -66,16 +69,16 @@ def test_a_long_reason_fits_the_column() -> None:
 
 def test_a_job_whose_integration_is_missing_is_cancelled() -> None:
     """With all that is missing, and unspent."""
-    outcome = turned_away(make_job(), None, NOON, ("VENDOR_KEY", "VENDOR_URL"))
+    outcome = skip_outcome(make_job(), None, NOON, ("VENDOR_KEY", "VENDOR_URL"))
 
     assert outcome == Outcome(
-        Kind.CANCELLED, error="integration not configured: VENDOR_KEY, VENDOR_URL", keeps_attempt=True
+        OutcomeKind.CANCELLED, error="integration not configured: VENDOR_KEY, VENDOR_URL", keeps_attempt=True
     )
 
 
 def test_a_pause_holds_a_job_whose_integration_is_missing() -> None:
     """Whoever paused it may be about to set it."""
-    outcome = turned_away(make_job(), PAUSE, NOON, ("VENDOR_KEY",))
+    outcome = skip_outcome(make_job(), PAUSE, NOON, ("VENDOR_KEY",))
 
     assert outcome is not None
-    assert outcome.kind is Kind.SNOOZED
+    assert outcome.kind is OutcomeKind.SNOOZED

@@ -1,9 +1,9 @@
 """What a runner is told, on its way to another process."""
 
-from dispatcher.nurse import BIRTHS_AT_ONCE, MESSAGE_BYTES
-from mayfly import jsontext
+from dispatcher.preload import BIRTHS_AT_ONCE, MESSAGE_BYTES
+from mayfly import json_text
 from mayfly.fleet.runners import Assignment
-from mayfly.usual import MOST_TYPES
+from mayfly.stats.durations import MAX_TYPES
 from tests.factories import NOON
 
 LONGEST_NAME = 64
@@ -22,8 +22,8 @@ def test_an_assignment_survives_its_text() -> None:
 
 def test_the_longest_assignments_fit_into_a_packet() -> None:
     """Of as many runners as are born at once: a nursery would never take one that is larger."""
-    usual = {f"{number:0>{LONGEST_NAME}}": 12345.25 for number in range(MOST_TYPES)}
+    usual = {f"{number:0>{LONGEST_NAME}}": 12345.25 for number in range(MAX_TYPES)}
 
-    packet = jsontext.encode([make_assignment(usual).as_text()] * BIRTHS_AT_ONCE)
+    packet = json_text.encode([make_assignment(usual).as_text()] * BIRTHS_AT_ONCE)
 
     assert len(packet.encode()) < MESSAGE_BYTES

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.backoff import SPREAD, Backoff
+from mayfly.queue.policy import SPREAD, Backoff
 
 USUAL = [(1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024), (11, 2048)]
 backoffs = st.builds(Backoff, base_seconds=st.floats(0.001, 3600), cap_seconds=st.floats(0.001, 86_400))

@@ -8,7 +8,7 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.clock import COARSEST, Clock, clock_from, host_now, milliseconds, monotonic, since_boot
+from mayfly.clock import COARSEST_RESOLUTION, Clock, clock_from, host_now, milliseconds, monotonic, since_boot
 from tests.factories import NOON, make_clock
 
 spans = st.timedeltas(timedelta(days=-365), timedelta(days=365))
@@ -40,7 +40,7 @@ def test_the_error_is_half_a_round_trip_at_most(offset: timedelta, trip: timedel
     database_now = NOON + offset + trip * share
     measured = clock_from(database_now, NOON, NOON + trip).offset
 
-    most = trip / 2 if measured else trip + COARSEST
+    most = trip / 2 if measured else trip + COARSEST_RESOLUTION
     assert abs(measured - offset) <= most + timedelta(microseconds=1)
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.crontab import (
+from mayfly.cli.cron_file import (
+    CronEntry,
     CronFile,
-    Entry,
     dispatcher_entries,
     escape_percent,
     find_problems,
@@ -34,7 +34,7 @@ def make_text(
     return render_entry(user=user, home=home, python=python, mailto=mailto)
 
 
-def make_entry(command: str) -> Entry:
+def make_entry(command: str) -> CronEntry:
     (entry,) = parse_entries(f"* * * * * mayfly {command}\n")
     return entry
 

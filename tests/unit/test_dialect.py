@@ -8,11 +8,11 @@ import psycopg
 import pymysql
 import pytest
 
-from mayfly.dialect import Trouble, dialect_named, dialect_of_url
+from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
 from mayfly.errors import BadDatabaseOption
-from mayfly.jobs.claim import due_statement
-from mayfly.jobs.unique import keeping
-from mayfly.schema import JOBS
+from mayfly.queue.claim import due_statement
+from mayfly.queue.unique import keeping_keys
+from mayfly.schema.tables import JOBS
 
 SERVERS = {
     "mysql": ("mysql+pymysql://u@db.example/d", pymysql),
@@ -43,7 +43,7 @@ class SqliteError(sqlite3.OperationalError):
 )
 def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> None:
     """An engine made with mariadb+pymysql:// is a MySQL too, under a name of its own."""
-    before, after = keeping(dialect_named(name), JOBS)
+    before, after = keeping_keys(dialect_named(name), JOBS)
 
     assert clause in f"INSERT {before}INTO mayfly_jobs{after}"
 
@@ -155,24 +155,24 @@ def test_times_are_given_in_utc(name: str, expected: object) -> None:
 @pytest.mark.parametrize(
     ("code", "meaning"),
     [
-        (1213, Trouble.REPEAT),  # deadlock
-        (1062, Trouble.TAKEN),  # duplicate entry
-        (1205, Trouble.REPEAT),  # lock wait
-        (1020, Trouble.REPEAT),  # record has changed
-        (2003, Trouble.AWAY),
-        (2013, Trouble.AWAY),  # lost during a query
-        (1040, Trouble.CROWDED),  # too many connections
-        (1226, Trouble.CROWDED),  # of one user
-        (1047, Trouble.AWAY),  # a Galera node without its cluster
-        (1045, Trouble.REFUSED),
-        (1049, Trouble.REFUSED),
-        (1114, Trouble.FULL),
-        (1290, Trouble.FULL),  # read-only
-        (1146, Trouble.NO_TABLE),
-        (1064, Trouble.OTHER),  # our own mistake
+        (1213, ErrorKind.REPEAT),  # deadlock
+        (1062, ErrorKind.TAKEN),  # duplicate entry
+        (1205, ErrorKind.REPEAT),  # lock wait
+        (1020, ErrorKind.REPEAT),  # record has changed
+        (2003, ErrorKind.AWAY),
+        (2013, ErrorKind.AWAY),  # lost during a query
+        (1040, ErrorKind.CROWDED),  # too many connections
+        (1226, ErrorKind.CROWDED),  # of one user
+        (1047, ErrorKind.AWAY),  # a Galera node without its cluster
+        (1045, ErrorKind.REFUSED),
+        (1049, ErrorKind.REFUSED),
+        (1114, ErrorKind.FULL),
+        (1290, ErrorKind.FULL),  # read-only
+        (1146, ErrorKind.NO_TABLE),
+        (1064, ErrorKind.OTHER),  # our own mistake
     ],
 )
-def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Trouble) -> None:
+def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: ErrorKind) -> None:
     """Each means one thing to us."""
     error = pymysql.err.OperationalError(code, "said the server")
 
@@ -182,22 +182,22 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: Troubl
 @pytest.mark.parametrize(
     ("state", "meaning"),
     [
-        ("40001", Trouble.REPEAT),
-        ("23505", Trouble.TAKEN),
-        ("40P01", Trouble.REPEAT),
-        ("55P03", Trouble.REPEAT),
-        ("57P01", Trouble.AWAY),
-        ("08006", Trouble.AWAY),
-        ("53300", Trouble.CROWDED),
-        ("28P01", Trouble.REFUSED),
-        ("3D000", Trouble.REFUSED),
-        ("53100", Trouble.FULL),
-        ("25006", Trouble.FULL),
-        ("42P01", Trouble.NO_TABLE),
-        ("42601", Trouble.OTHER),
+        ("40001", ErrorKind.REPEAT),
+        ("23505", ErrorKind.TAKEN),
+        ("40P01", ErrorKind.REPEAT),
+        ("55P03", ErrorKind.REPEAT),
+        ("57P01", ErrorKind.AWAY),
+        ("08006", ErrorKind.AWAY),
+        ("53300", ErrorKind.CROWDED),
+        ("28P01", ErrorKind.REFUSED),
+        ("3D000", ErrorKind.REFUSED),
+        ("53100", ErrorKind.FULL),
+        ("25006", ErrorKind.FULL),
+        ("42P01", ErrorKind.NO_TABLE),
+        ("42601", ErrorKind.OTHER),
     ],
 )
-def test_postgres_errors_are_known_by_state(state: str, meaning: Trouble) -> None:
+def test_postgres_errors_are_known_by_state(state: str, meaning: ErrorKind) -> None:
     """Each means one thing to us."""
     error = psycopg.errors.lookup(state)("said the server")
 
@@ -207,14 +207,14 @@ def test_postgres_errors_are_known_by_state(state: str, meaning: Trouble) -> Non
 @pytest.mark.parametrize(
     ("words", "kind", "meaning"),
     [
-        ("connection refused", psycopg.OperationalError, Trouble.AWAY),
-        ('FATAL: password authentication failed for user "x"', psycopg.OperationalError, Trouble.REFUSED),
-        ('FATAL: database "x" does not exist', psycopg.OperationalError, Trouble.REFUSED),
-        ("no pg_hba.conf entry for host", psycopg.OperationalError, Trouble.REFUSED),
-        ("the query has 0 placeholders", psycopg.ProgrammingError, Trouble.OTHER),
+        ("connection refused", psycopg.OperationalError, ErrorKind.AWAY),
+        ('FATAL: password authentication failed for user "x"', psycopg.OperationalError, ErrorKind.REFUSED),
+        ('FATAL: database "x" does not exist', psycopg.OperationalError, ErrorKind.REFUSED),
+        ("no pg_hba.conf entry for host", psycopg.OperationalError, ErrorKind.REFUSED),
+        ("the query has 0 placeholders", psycopg.ProgrammingError, ErrorKind.OTHER),
     ],
 )
-def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.Error], meaning: Trouble) -> None:
+def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.Error], meaning: ErrorKind) -> None:
     """Then its words must do."""
     assert dialect_named("postgresql").trouble(kind(words)) is meaning
 
@@ -222,16 +222,16 @@ def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.
 @pytest.mark.parametrize(
     ("words", "name", "meaning"),
     [
-        ("database is locked", "SQLITE_BUSY", Trouble.REPEAT),
-        ("database is locked", "SQLITE_BUSY_SNAPSHOT", Trouble.REPEAT),
-        ("unable to open database file", "SQLITE_CANTOPEN", Trouble.UNOPENABLE),
-        ("file is not a database", "SQLITE_NOTADB", Trouble.UNOPENABLE),
-        ("database or disk is full", "SQLITE_FULL", Trouble.FULL),
-        ("attempt to write a readonly database", "SQLITE_READONLY_DBMOVED", Trouble.FULL),
-        ("no such table: mayfly_jobs", "SQLITE_ERROR", Trouble.NO_TABLE),
-        ("near SELEC: syntax error", "SQLITE_ERROR", Trouble.OTHER),
+        ("database is locked", "SQLITE_BUSY", ErrorKind.REPEAT),
+        ("database is locked", "SQLITE_BUSY_SNAPSHOT", ErrorKind.REPEAT),
+        ("unable to open database file", "SQLITE_CANTOPEN", ErrorKind.UNOPENABLE),
+        ("file is not a database", "SQLITE_NOTADB", ErrorKind.UNOPENABLE),
+        ("database or disk is full", "SQLITE_FULL", ErrorKind.FULL),
+        ("attempt to write a readonly database", "SQLITE_READONLY_DBMOVED", ErrorKind.FULL),
+        ("no such table: mayfly_jobs", "SQLITE_ERROR", ErrorKind.NO_TABLE),
+        ("near SELEC: syntax error", "SQLITE_ERROR", ErrorKind.OTHER),
     ],
 )
-def test_sqlites_errors_are_known_by_name(words: str, name: str, meaning: Trouble) -> None:
+def test_sqlites_errors_are_known_by_name(words: str, name: str, meaning: ErrorKind) -> None:
     """Their extended names begin with the plain ones."""
     assert dialect_named("sqlite").trouble(SqliteError(words, name)) is meaning

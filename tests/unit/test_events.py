@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly import events
-from mayfly.events import Event, Level
-from mayfly.logs import render_text
+from mayfly import log_messages
+from mayfly.log import render_text
+from mayfly.log_messages import Level, LogMessage
 from tests.factories import NOON
 
 WORKER = "worker-1738435200123-1"
@@ -15,23 +15,26 @@ WORKER = "worker-1738435200123-1"
 @pytest.mark.parametrize(
     ("event", "phrase"),
     [
-        (events.cycle_started(NOON, "web-1"), "[DISPATCHER] Dispatch cycle started at 2026-05-04T12:00:00+00:00"),
-        (events.database_verified("MariaDB 10.11.6"), "Database connection verified"),
-        (events.pending_jobs("23"), "Pending jobs: 23"),
-        (events.pending_jobs("1000+"), "Pending jobs: 1000+"),
         (
-            events.workers_calculated("default", 5, "23", 5, 5, 0, ()),
+            log_messages.cycle_started(NOON, "web-1"),
+            "[DISPATCHER] Dispatch cycle started at 2026-05-04T12:00:00+00:00",
+        ),
+        (log_messages.database_verified("MariaDB 10.11.6"), "Database connection verified"),
+        (log_messages.pending_jobs("23"), "Pending jobs: 23"),
+        (log_messages.pending_jobs("1000+"), "Pending jobs: 1000+"),
+        (
+            log_messages.workers_calculated("default", 5, "23", 5, 5, 0, ()),
             "Calculated worker count: 5 (pending=23, batch=5, max=5)",
         ),
-        (events.spawning(5), "Spawning 5 workers..."),
-        (events.spawning_worker(WORKER, "default"), f"Spawning worker: {WORKER}"),
-        (events.nothing_pending(), "No pending jobs, skipping worker spawn"),
-        (events.worker_completed(WORKER, 8234), f"Worker {WORKER} completed successfully (8234ms)"),
-        (events.worker_failed(WORKER, 1, 12), f"Worker {WORKER} failed with code 1"),
-        (events.dispatch_timeout(55.0, 2), "Exceeded 55s timeout"),
+        (log_messages.spawning(5), "Spawning 5 workers..."),
+        (log_messages.spawning_worker(WORKER, "default"), f"Spawning worker: {WORKER}"),
+        (log_messages.nothing_pending(), "No pending jobs, skipping worker spawn"),
+        (log_messages.worker_completed(WORKER, 8234), f"Worker {WORKER} completed successfully (8234ms)"),
+        (log_messages.worker_failed(WORKER, 1, 12), f"Worker {WORKER} failed with code 1"),
+        (log_messages.dispatch_timeout(55.0, 2), "Exceeded 55s timeout"),
     ],
 )
-def test_the_dispatchers_phrases_are_kept(event: Event, phrase: str) -> None:
+def test_the_dispatchers_phrases_are_kept(event: LogMessage, phrase: str) -> None:
     """As the design writes them, in the line as it is logged."""
     assert phrase in render_text(event, "DISPATCHER", NOON)
 
@@ -39,14 +42,14 @@ def test_the_dispatchers_phrases_are_kept(event: Event, phrase: str) -> None:
 @pytest.mark.parametrize(
     ("event", "phrase"),
     [
-        (events.worker_started("default"), f"[WORKER {WORKER}] Starting ephemeral worker"),
-        (events.processing(5), "Processing 5 jobs..."),
-        (events.batch_completed({"done": 4, "failed": 1}), "Completed 4 jobs, 1 retry"),
-        (events.lost_lease(7, "mail"), "lost lease"),
-        (events.backlog_remains(3), "backlog remains"),
+        (log_messages.worker_started("default"), f"[WORKER {WORKER}] Starting ephemeral worker"),
+        (log_messages.processing(5), "Processing 5 jobs..."),
+        (log_messages.batch_completed({"done": 4, "failed": 1}), "Completed 4 jobs, 1 retry"),
+        (log_messages.lost_lease(7, "mail"), "lost lease"),
+        (log_messages.backlog_remains(3), "backlog remains"),
     ],
 )
-def test_the_runners_phrases_are_kept(event: Event, phrase: str) -> None:
+def test_the_runners_phrases_are_kept(event: LogMessage, phrase: str) -> None:
     """As the design writes them, in the line as it is logged."""
     assert phrase in render_text(event, f"WORKER {WORKER}", NOON)
 
@@ -62,12 +65,12 @@ def test_the_runners_phrases_are_kept(event: Event, phrase: str) -> None:
 )
 def test_a_batch_says_what_was_not_zero(outcomes: dict[str, int], text: str) -> None:
     """Each kind of outcome with its number, done ones first."""
-    assert events.batch_completed(outcomes).text == text
+    assert log_messages.batch_completed(outcomes).text == text
 
 
 def test_each_cut_is_told() -> None:
     """The number that was planned, and by what it is less than asked for."""
-    event = events.workers_calculated("mail", 2, "50", 5, 5, 1, ("max_workers 5", "pool email 3"))
+    event = log_messages.workers_calculated("mail", 2, "50", 5, 5, 1, ("max_workers 5", "pool email 3"))
 
     assert event.text.endswith("lane=mail running=1; cut by max_workers 5, pool email 3")
     assert event.fields["cuts"] == ("max_workers 5", "pool email 3")
@@ -76,7 +79,7 @@ def test_each_cut_is_told() -> None:
 @pytest.mark.parametrize(("offset", "told"), [(3.04, "-3.0 s"), (-90, "+90.0 s")])
 def test_a_skewed_host_is_told_by_how_much_it_is_off(offset: float, told: str) -> None:
     """A host that must add seconds is behind."""
-    event = events.clock_skewed(timedelta(seconds=offset))
+    event = log_messages.clock_skewed(timedelta(seconds=offset))
 
     assert f"clock is off by {told}" in event.text
     assert (event.level, event.fields["offset_seconds"]) == (Level.WARNING, offset)
@@ -84,7 +87,7 @@ def test_a_skewed_host_is_told_by_how_much_it_is_off(offset: float, told: str) -
 
 def test_a_lane_is_summed_up_as_key_value() -> None:
     """One line a cycle and lane, every figure to be cut out by a script."""
-    event = events.lane_summary({"cycle": 7, "lane": "mail", "done": 23})
+    event = log_messages.lane_summary({"cycle": 7, "lane": "mail", "done": 23})
 
     assert (event.text, event.fields) == ("cycle=7 lane=mail done=23", {"cycle": 7, "lane": "mail", "done": 23})
 
@@ -92,18 +95,18 @@ def test_a_lane_is_summed_up_as_key_value() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        events.worker_failed(WORKER, 1, 12),
-        events.worker_timed_out(WORKER, 50_000),
-        events.worker_crashed(WORKER, "signal 9", 12),
-        events.dispatch_timeout(55, 1),
-        events.worker_overdue(WORKER),
-        events.worker_too_large(WORKER, 300 << 20, 256 << 20),
-        events.cycle_failed("the database is away"),
-        events.handler_module_failed("handlers.mail", "SyntaxError"),
-        events.guard_interrupted(7, "mail", 49.96),
-        events.worker_error("the database is away"),
+        log_messages.worker_failed(WORKER, 1, 12),
+        log_messages.worker_timed_out(WORKER, 50_000),
+        log_messages.worker_crashed(WORKER, "signal 9", 12),
+        log_messages.dispatch_timeout(55, 1),
+        log_messages.worker_overdue(WORKER),
+        log_messages.worker_too_large(WORKER, 300 << 20, 256 << 20),
+        log_messages.cycle_failed("the database is away"),
+        log_messages.handler_module_failed("handlers.mail", "SyntaxError"),
+        log_messages.guard_interrupted(7, "mail", 49.96),
+        log_messages.worker_error("the database is away"),
     ],
 )
-def test_what_makes_an_exit_code_is_an_error(event: Event) -> None:
+def test_what_makes_an_exit_code_is_an_error(event: LogMessage) -> None:
     """Whoever greps for ERROR finds every reason why a cycle did not end with 0."""
     assert event.level is Level.ERROR

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly.health import Vitals, ailments
+from mayfly.admin.health import HealthSnapshot, find_problems
 
-WELL = Vitals(cycle_ages={"web-1": timedelta(seconds=50)})
+WELL = HealthSnapshot(cycle_ages={"web-1": timedelta(seconds=50)})
 TARGETS = {"mail": timedelta(minutes=5)}
 
 
@@ -14,23 +14,23 @@ TARGETS = {"mail": timedelta(minutes=5)}
     ("vitals", "found"),
     [
         (WELL, []),
-        (Vitals(), ["No cycle has run in the last day on any host: is cron at work?"]),
+        (HealthSnapshot(), ["No cycle has run in the last day on any host: is cron at work?"]),
         (
-            Vitals({**WELL.cycle_ages, "web-2": timedelta(minutes=4)}),
+            HealthSnapshot({**WELL.cycle_ages, "web-2": timedelta(minutes=4)}),
             ["The last cycle of host web-2 was 4 min ago: is cron at work there?"],
         ),
-        (Vitals(WELL.cycle_ages, {"mail": timedelta(minutes=5)}), []),
+        (HealthSnapshot(WELL.cycle_ages, {"mail": timedelta(minutes=5)}), []),
         (
-            Vitals(WELL.cycle_ages, {"mail": timedelta(minutes=6)}),
+            HealthSnapshot(WELL.cycle_ages, {"mail": timedelta(minutes=6)}),
             ["A job of lane mail has waited for 6 min; the target is 5 min."],
         ),
-        (Vitals(WELL.cycle_ages, deaths={"mail": 2}), []),
+        (HealthSnapshot(WELL.cycle_ages, deaths={"mail": 2}), []),
         (
-            Vitals(WELL.cycle_ages, deaths={"mail": 2, "images": 1}),
+            HealthSnapshot(WELL.cycle_ages, deaths={"mail": 2, "images": 1}),
             ["3 jobs died in the last hour: 1 in lane images, 2 in lane mail."],
         ),
     ],
 )
-def test_what_is_not_as_it_should_be_is_said(vitals: Vitals, found: list[str]) -> None:
+def test_what_is_not_as_it_should_be_is_said(vitals: HealthSnapshot, found: list[str]) -> None:
     """Up to three minutes, up to the target, up to the limit: well."""
-    assert [each.text for each in ailments(vitals, TARGETS, dead_limit=2)] == found
+    assert [each.text for each in find_problems(vitals, TARGETS, dead_limit=2)] == found

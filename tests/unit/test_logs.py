@@ -14,9 +14,9 @@ from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly import logs
-from mayfly.events import Event, Level
-from mayfly.logs import LINE_BYTES, LOG_NAME, Log, open_log, render_json, render_text, silent_log
+from mayfly import log
+from mayfly.log import LINE_BYTES, LOG_NAME, Log, open_log, render_json, render_text, silent_log
+from mayfly.log_messages import Level, LogMessage
 from tests.unit.settings.loading import settings_in
 
 AT = datetime(2026, 5, 4, 12, 0, 0, 123_456, tzinfo=UTC)
@@ -25,7 +25,7 @@ ATOMIC_BYTES = 4096  # what POSIX promises to write in one piece
 any_text = st.text(st.characters(), max_size=300)
 hostile_text = any_text | st.sampled_from(["\ud800", "💥", "\x00", "\\", '"', "é"]).map(lambda each: each * 5000)
 hostile_events = st.builds(
-    Event,
+    LogMessage,
     name=st.just("output"),
     text=hostile_text,
     level=st.sampled_from(Level),
@@ -44,11 +44,11 @@ class Kept:
 
 
 def as_text(text: str, level: Level = Level.INFO) -> str:
-    return render_text(Event("said", text, level), "DISPATCHER", AT)
+    return render_text(LogMessage("said", text, level), "DISPATCHER", AT)
 
 
 def as_json(text: str = "said", **fields: Any) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(render_json(Event("said", text, fields=fields), "DISPATCHER", AT))
+    loaded: dict[str, Any] = json.loads(render_json(LogMessage("said", text, fields=fields), "DISPATCHER", AT))
     return loaded
 
 
@@ -76,7 +76,7 @@ def test_every_zone_is_written_as_utc() -> None:
     """Lines of several hosts can be sorted together."""
     elsewhere = AT.astimezone(timezone(timedelta(hours=-7)))
 
-    assert render_text(Event("said", "x"), "A", elsewhere).startswith("2026-05-04T12:00:00.123Z ")
+    assert render_text(LogMessage("said", "x"), "A", elsewhere).startswith("2026-05-04T12:00:00.123Z ")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_no_one_can_forge_a_line() -> None:
 
 
 @given(hostile_events)
-def test_a_line_is_one_line_within_its_bound(event: Event) -> None:
+def test_a_line_is_one_line_within_its_bound(event: LogMessage) -> None:
     """Below what a write to a file or pipe keeps in one piece, with several processes writing to it."""
     line = render_text(event, "WORKER worker-1-1", AT)
 
@@ -140,7 +140,9 @@ def test_a_machine_gets_every_figure() -> None:
 
 def test_a_field_cannot_pass_for_what_the_log_says() -> None:
     """Time, level, source and name are ours, whatever an event's fields are called."""
-    event = Event("said", "x", fields={"at": "1999", "source": "root", "event": "cycle_failed", "level": "error"})
+    event = LogMessage(
+        "said", "x", fields={"at": "1999", "source": "root", "event": "cycle_failed", "level": "error"}
+    )
 
     assert json.loads(render_json(event, "DISPATCHER", AT)) == {
         "at": "2026-05-04T12:00:00.123Z",
@@ -157,7 +159,7 @@ def test_a_value_that_json_has_no_word_for_is_its_text() -> None:
 
 
 @given(hostile_events)
-def test_a_machines_line_is_json_within_its_bound(event: Event) -> None:
+def test_a_machines_line_is_json_within_its_bound(event: LogMessage) -> None:
     """One line, one object, as much of the text as fits."""
     line = on_disk(render_json(event, "WORKER worker-1-1", AT))
 
@@ -182,8 +184,8 @@ def test_a_log_says_events_in_its_name() -> None:
     """The sink gets the line and its level; another name shares the sink."""
     sink = Kept()
     log = Log(sink, "DISPATCHER")
-    log.say(Event("said", "one", Level.ERROR))
-    log.named("WORKER w-1").say(Event("said", "two"))
+    log.say(LogMessage("said", "one", Level.ERROR))
+    log.named("WORKER w-1").say(LogMessage("said", "two"))
 
     assert sink.lines == [
         ("2026-05-04T12:00:00.123Z [DISPATCHER] ERROR: one", Level.ERROR),
@@ -194,7 +196,7 @@ def test_a_log_says_events_in_its_name() -> None:
 def test_the_echo_is_one_line_too() -> None:
     """Whoever watches on a terminal sees the sentence, and no escape sequence from a job."""
     echo = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
-    Log(Kept(), "DISPATCHER", echo=echo).say(Event("said", "a\nb \x1b[2J \ud800"))
+    Log(Kept(), "DISPATCHER", echo=echo).say(LogMessage("said", "a\nb \x1b[2J \ud800"))
     echo.seek(0)
 
     assert echo.read() == "[DISPATCHER] a\\nb \\x1b[2J \\ud800\n"
@@ -202,7 +204,7 @@ def test_the_echo_is_one_line_too() -> None:
 
 def test_a_silent_log_leaves_no_trace(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """For --dry-run."""
-    silent_log().say(Event("said", "one"))
+    silent_log().say(LogMessage("said", "one"))
 
     assert (list(tmp_path.iterdir()), capfd.readouterr()) == ([], ("", ""))
 
@@ -211,7 +213,7 @@ def test_a_file_is_appended_to(tmp_path: Path) -> None:
     """By every process anew: what is there stays, and the directory is made where it is missing."""
     settings = settings_in(tmp_path, {"LOG_DIR": "deep/logs"})
     for source in ("DISPATCHER", "WORKER w-1"):
-        open_log(settings, source).say(Event("said", "hello \ud800 é"))
+        open_log(settings, source).say(LogMessage("said", "hello \ud800 é"))
     lines = (tmp_path / "deep/logs" / LOG_NAME).read_text("utf-8").splitlines()
 
     assert [line.split(" ", 1)[1] for line in lines] == [
@@ -223,7 +225,7 @@ def test_a_file_is_appended_to(tmp_path: Path) -> None:
 def test_a_file_for_machines_has_an_object_a_line(tmp_path: Path) -> None:
     """LOG_FORMAT=json."""
     settings = settings_in(tmp_path, {"LOG_FORMAT": "json"})
-    open_log(settings, "DISPATCHER").say(Event("said", "a\nb \ud800"))
+    open_log(settings, "DISPATCHER").say(LogMessage("said", "a\nb \ud800"))
 
     assert json.loads((settings.log_dir / LOG_NAME).read_text("utf-8"))["text"] == "a\nb \ud800"
 
@@ -234,8 +236,8 @@ def test_a_log_that_cannot_be_opened_is_told_once(
 ) -> None:
     """A sentence on stderr that says what to do; the work goes on without a log."""
     log = open_log(settings_in(tmp_path, {"LOG_DIR": log_dir}), "DISPATCHER")
-    log.say(Event("said", "one"))
-    log.say(Event("said", "two"))
+    log.say(LogMessage("said", "one"))
+    log.say(LogMessage("said", "two"))
     said = capfd.readouterr().err
 
     assert said.startswith(f"The log {log_dir}/{LOG_NAME} cannot be written: ")
@@ -249,8 +251,8 @@ def test_a_full_disk_is_told_once(tmp_path: Path, capfd: pytest.CaptureFixture[s
     settings.log_dir.mkdir()
     (settings.log_dir / LOG_NAME).symlink_to("/dev/full")
     log = open_log(settings, "DISPATCHER")
-    log.say(Event("said", "one"))
-    log.say(Event("said", "two"))
+    log.say(LogMessage("said", "one"))
+    log.say(LogMessage("said", "two"))
 
     assert capfd.readouterr().err.count("cannot be written: No space left on device") == 1
 
@@ -261,7 +263,7 @@ def test_stdout_is_kept_for_the_log(tmp_path: Path, capfd: pytest.CaptureFixture
     kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)
-        log.say(Event("said", "one"))
+        log.say(LogMessage("said", "one"))
     finally:
         os.dup2(kept, 1)
         os.close(kept)
@@ -284,8 +286,8 @@ def test_syslog_gets_the_line_and_its_severity(
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "log"))
         listening.setblocking(False)
-        monkeypatch.setattr(logs, "SYSLOG_SOCKET", str(tmp_path / "log"))
-        open_log(settings_in(tmp_path, {"LOG_TO": "syslog"}), "DISPATCHER").say(Event("said", "one", level))
+        monkeypatch.setattr(log, "SYSLOG_SOCKET", str(tmp_path / "log"))
+        open_log(settings_in(tmp_path, {"LOG_TO": "syslog"}), "DISPATCHER").say(LogMessage("said", "one", level))
         message = listening.recv(65536).decode()
 
     assert message.startswith(f"<{priority}>mayfly[{os.getpid()}]: ")
@@ -295,6 +297,6 @@ def test_syslog_gets_the_line_and_its_severity(
 @lives_as_long_as_its_process
 def test_a_host_without_syslog_still_does_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs matter more than their log."""
-    monkeypatch.setattr(logs, "SYSLOG_SOCKET", str(tmp_path / "nobody listens"))
+    monkeypatch.setattr(log, "SYSLOG_SOCKET", str(tmp_path / "nobody listens"))
 
-    open_log(settings_in(tmp_path, {"LOG_TO": "syslog"}), "DISPATCHER").say(Event("said", "one"))
+    open_log(settings_in(tmp_path, {"LOG_TO": "syslog"}), "DISPATCHER").say(LogMessage("said", "one"))

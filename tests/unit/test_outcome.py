@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from mayfly.outcome import LONGEST_WAIT, Cancel, Dead, Retry, Snooze, Steer, seconds
+from mayfly.queue.outcome import MAX_WAIT_SECONDS, Cancel, Dead, JobControl, Retry, Snooze, seconds
 
 TOMORROW = datetime(2026, 5, 5, 12, 0, tzinfo=UTC)
 
@@ -16,7 +16,7 @@ def test_a_time_span_is_seconds_or_a_timedelta(given: float | timedelta, number:
 
 
 @pytest.mark.parametrize(
-    "given", [float("nan"), float("inf"), float("-inf"), LONGEST_WAIT + 1, timedelta(days=40_000)]
+    "given", [float("nan"), float("inf"), float("-inf"), MAX_WAIT_SECONDS + 1, timedelta(days=40_000)]
 )
 def test_a_time_span_that_no_calendar_holds_is_refused(given: float | timedelta) -> None:
     """When the outcome is written it would be too late: it would break the runner, and the job would come again."""
@@ -72,7 +72,7 @@ def test_a_snooze_beyond_the_calendar_is_refused() -> None:
 @pytest.mark.parametrize("steer", [Retry(), Snooze(after=1), Cancel("no"), Dead("no")])
 def test_steering_can_be_told_from_failing(steer: Exception) -> None:
     """One class to catch, and an Exception, so that a handler's own `finally` and `with` see it."""
-    assert isinstance(steer, Steer)
+    assert isinstance(steer, JobControl)
 
 
 def test_a_snooze_until_what_is_no_time_is_refused() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mayfly.output import KEPT_BYTES, Output
+from mayfly.process.child_output import MAX_OUTPUT_BYTES, ChildOutput
 
 
 class Pipe:
@@ -14,7 +14,7 @@ class Pipe:
     def __init__(self) -> None:
         reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        self.output = Output(reading)
+        self.output = ChildOutput(reading)
 
     def print(self, text: str | bytes) -> None:
         os.write(self._writing, text.encode() if isinstance(text, str) else text)
@@ -111,7 +111,7 @@ def test_ten_megabytes_are_kept_to_the_bound(pipe: Pipe) -> None:
         pipe.print(chunk * 1024)  # 64 KiB: as much as a pipe holds
         kept += pipe.lines()
 
-    assert kept == ["x" * 63] * (KEPT_BYTES // 64)
+    assert kept == ["x" * 63] * (MAX_OUTPUT_BYTES // 64)
     assert pipe.output.dropped == 159 * 65536
 
 
@@ -122,20 +122,20 @@ def test_a_line_without_end_is_kept_to_the_bound(pipe: Pipe) -> None:
         assert pipe.lines() == []
     pipe.hang_up()
 
-    assert pipe.output.lines() == (["x" * KEPT_BYTES], False)
-    assert pipe.output.dropped == 240_000 - KEPT_BYTES
+    assert pipe.output.lines() == (["x" * MAX_OUTPUT_BYTES], False)
+    assert pipe.output.dropped == 240_000 - MAX_OUTPUT_BYTES
 
 
 def test_nothing_is_dropped_within_the_bound(pipe: Pipe) -> None:
     """To the last byte."""
-    pipe.print(b"x" * (KEPT_BYTES - 1) + b"\n")
+    pipe.print(b"x" * (MAX_OUTPUT_BYTES - 1) + b"\n")
 
-    assert (pipe.lines(), pipe.output.dropped) == (["x" * (KEPT_BYTES - 1)], 0)
+    assert (pipe.lines(), pipe.output.dropped) == (["x" * (MAX_OUTPUT_BYTES - 1)], 0)
 
 
 def test_whoever_prints_without_end_does_not_hold_up_the_dispatcher() -> None:
     """A source that always has more is left after a while: there are deadlines to keep."""
-    endless = Output(os.open("/dev/zero", os.O_RDONLY))
+    endless = ChildOutput(os.open("/dev/zero", os.O_RDONLY))
     lines, is_open = endless.lines()
     endless.close()
 

@@ -5,11 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mayfly import pool
-from mayfly.connection import Connection
-from mayfly.dialect import dialect_named
+from mayfly.db import pool
+from mayfly.db.connection import Connection
+from mayfly.db.dialects import dialect_named
+from mayfly.db.pool import ConnectionPool
 from mayfly.errors import ConnectionsUsedUp
-from mayfly.pool import Pool
 
 
 def connect() -> Connection:
@@ -18,7 +18,7 @@ def connect() -> Connection:
 
 def test_the_last_that_came_back_is_lent_first() -> None:
     """The others may go cold."""
-    connections = Pool(connect, 2)
+    connections = ConnectionPool(connect, 2)
     first, second = connections.take(), connections.take()
     connections.give_back(first)
     connections.give_back(second)
@@ -28,8 +28,8 @@ def test_the_last_that_came_back_is_lent_first() -> None:
 
 def test_whoever_finds_none_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some patience, with a sentence that says what to do."""
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.01)
-    connections = Pool(connect, 2)
+    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
+    connections = ConnectionPool(connect, 2)
     connections.take()
     connections.take()
 
@@ -39,8 +39,8 @@ def test_whoever_finds_none_left_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_one_that_was_thrown_away_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is closed, and the next is a new one."""
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.01)
-    connections = Pool(connect, 1)
+    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
+    connections = ConnectionPool(connect, 1)
     cut = connections.take()
     connections.throw_away(cut)
 
@@ -51,7 +51,7 @@ def test_one_that_was_thrown_away_leaves_its_place(monkeypatch: pytest.MonkeyPat
 
 def test_a_connection_that_could_not_be_made_leaves_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that is away for a while costs nothing for ever."""
-    monkeypatch.setattr(pool, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
     answers = [sqlite3.OperationalError("away"), sqlite3.OperationalError("away"), None]
 
     def try_to_connect() -> Connection:
@@ -60,7 +60,7 @@ def test_a_connection_that_could_not_be_made_leaves_its_place(monkeypatch: pytes
             raise answer
         return connect()
 
-    connections = Pool(try_to_connect, 1)
+    connections = ConnectionPool(try_to_connect, 1)
     for _ in range(2):
         with pytest.raises(sqlite3.OperationalError):
             connections.take()
@@ -70,7 +70,7 @@ def test_a_connection_that_could_not_be_made_leaves_its_place(monkeypatch: pytes
 
 def test_whoever_waits_gets_the_one_that_comes_back() -> None:
     """Threads share what there is."""
-    connections = Pool(connect, 1)
+    connections = ConnectionPool(connect, 1)
     lent = connections.take()
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(connections.take)
@@ -81,7 +81,7 @@ def test_whoever_waits_gets_the_one_that_comes_back() -> None:
 
 def test_closing_closes_what_is_idle() -> None:
     """And what is taken after it is new."""
-    connections = Pool(connect, 1)
+    connections = ConnectionPool(connect, 1)
     lent = connections.take()
     connections.give_back(lent)
 

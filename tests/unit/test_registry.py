@@ -10,9 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from mayfly import registry
-from mayfly.backoff import Backoff
 from mayfly.errors import BadHandler, DuplicateHandler, HandlerError
 from mayfly.job import Job
+from mayfly.queue.policy import Backoff
 from mayfly.registry import Handler, Registry, handler, load_handlers
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.slicing import MARGIN_SECONDS, is_near
+from mayfly.job import MARGIN_SECONDS, is_near
 
 seconds = st.floats(0, 1e6)
 

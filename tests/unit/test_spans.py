@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly.spans import moment, span
+from mayfly.format import moment, span
 from tests.factories import NOON
 
 

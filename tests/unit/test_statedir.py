@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from mayfly.process.state_dir import state_dir
 from mayfly.settings import load
 from mayfly.settings.quick import quick_settings
-from mayfly.statedir import state_dir
 
 
 def name_for(url: str, home: Path = Path("/srv"), host: str = "web-1") -> str:

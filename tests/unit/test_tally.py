@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly import tally
-from mayfly.tally import BOUNDS, Count, Key, Sample, Tally
+from mayfly.stats import histograms
+from mayfly.stats.histograms import BOUNDS, Count, Key, Sample, Tally
 
 NOOP_DONE: Key = ("default", "noop", "done")
 NOOP_FAILED: Key = ("default", "noop", "failed")
@@ -21,7 +21,9 @@ keys: st.SearchStrategy[Key] = st.tuples(
 samples: st.SearchStrategy[list[Sample]] = st.lists(
     st.tuples(keys, st.none() | durations, st.none() | durations, st.integers(1, 9)), max_size=10
 )
-histograms = st.lists(durations).map(lambda values: dict(Counter(tally.bucket(value) for value in values)))
+histograms_of_values = st.lists(durations).map(
+    lambda values: dict(Counter(histograms.bucket(value) for value in values))
+)
 
 
 @pytest.mark.parametrize(
@@ -30,13 +32,13 @@ histograms = st.lists(durations).map(lambda values: dict(Counter(tally.bucket(va
 )
 def test_a_bucket_is_named_after_its_upper_bound(milliseconds: int, bound: int) -> None:
     """Its bound is in it; what is below the first or above the last falls into that."""
-    assert tally.bucket(milliseconds) == bound
+    assert histograms.bucket(milliseconds) == bound
 
 
 @given(st.integers(1, LONGEST))
 def test_a_bucket_is_never_more_than_two_and_a_half_times_too_large(milliseconds: int) -> None:
     """Three steps a decade: a percentile read from the buckets is off by 2.5 at most."""
-    assert milliseconds <= tally.bucket(milliseconds) <= 2.5 * milliseconds
+    assert milliseconds <= histograms.bucket(milliseconds) <= 2.5 * milliseconds
 
 
 def test_the_bounds_reach_from_a_millisecond_to_a_day() -> None:
@@ -50,7 +52,7 @@ def test_the_bounds_reach_from_a_millisecond_to_a_day() -> None:
 
 def test_samples_are_counted_by_lane_type_and_outcome() -> None:
     """Each with its own histograms; what has no duration or no wait is counted all the same."""
-    counted = tally.count_samples(
+    counted = histograms.count_samples(
         [(NOOP_DONE, 3, 40, 7), (NOOP_DONE, 4, 2, 1), (NOOP_DONE, None, None, 1), (NOOP_FAILED, 700, None, 1)]
     )
 
@@ -63,32 +65,32 @@ def test_samples_are_counted_by_lane_type_and_outcome() -> None:
 @given(samples, samples)
 def test_adding_tallies_is_counting_together(first: list[Sample], second: list[Sample]) -> None:
     """It does not matter who counted what: runners' totals add up to the cycle's."""
-    apart = tally.add(tally.count_samples(first), tally.count_samples(second))
+    apart = histograms.add(histograms.count_samples(first), histograms.count_samples(second))
 
-    assert apart == tally.count_samples([*first, *second])
+    assert apart == histograms.count_samples([*first, *second])
 
 
 @given(samples, samples, samples)
 def test_adding_is_associative_and_commutative(a: list[Sample], b: list[Sample], c: list[Sample]) -> None:
     """In whatever order rows are read, the sum is the same."""
-    one, two, three = (tally.count_samples(each) for each in (a, b, c))
+    one, two, three = (histograms.count_samples(each) for each in (a, b, c))
 
-    assert tally.add(tally.add(one, two), three) == tally.add(one, tally.add(two, three))
-    assert tally.add(one, two) == tally.add(two, one)
+    assert histograms.add(histograms.add(one, two), three) == histograms.add(one, histograms.add(two, three))
+    assert histograms.add(one, two) == histograms.add(two, one)
 
 
 @given(samples)
 def test_adding_nothing_changes_nothing(some: list[Sample]) -> None:
     """The empty tally is the zero of the sum, on both sides."""
-    counted: Tally = tally.count_samples(some)
+    counted: Tally = histograms.count_samples(some)
 
-    assert tally.add(counted, {}) == tally.add({}, counted) == counted
+    assert histograms.add(counted, {}) == histograms.add({}, counted) == counted
 
 
 def test_adding_leaves_its_arguments_alone() -> None:
     """A tally is a value."""
     first: Tally = {NOOP_DONE: Count(1, {5: 1}, {})}
-    tally.add(first, first)
+    histograms.add(first, first)
 
     assert first == {NOOP_DONE: Count(1, {5: 1}, {})}
 
@@ -96,29 +98,29 @@ def test_adding_leaves_its_arguments_alone() -> None:
 @pytest.mark.parametrize(("share", "bound"), [(0.0, 5), (0.5, 5), (0.9, 10), (0.95, 100), (1.0, 1000)])
 def test_a_percentile_is_the_bound_that_the_share_reaches(share: float, bound: int) -> None:
     """Ninety of a hundred samples lie in the first two buckets."""
-    assert tally.percentile({1000: 1, 5: 80, 100: 9, 10: 10}, share) == bound
+    assert histograms.percentile({1000: 1, 5: 80, 100: 9, 10: 10}, share) == bound
 
 
 def test_no_samples_have_no_percentile() -> None:
     """Nothing is known, which is not zero."""
-    assert tally.percentile({}, 0.95) is None
+    assert histograms.percentile({}, 0.95) is None
 
 
 @given(st.lists(durations, min_size=1), st.floats(0, 1))
 def test_a_percentile_is_not_below_the_true_one(values: list[int], share: float) -> None:
     """At least the given share of all samples is as fast as it says."""
-    found = tally.percentile(Counter(tally.bucket(value) for value in values), share)
+    found = histograms.percentile(Counter(histograms.bucket(value) for value in values), share)
 
     assert found is not None
-    assert sum(tally.bucket(value) <= found for value in values) >= share * len(values)
+    assert sum(histograms.bucket(value) <= found for value in values) >= share * len(values)
 
 
-@given(histograms)
+@given(histograms_of_values)
 def test_a_histogram_survives_its_column(histogram: dict[int, int]) -> None:
     """Written as JSON text and read again it is the same."""
-    assert tally.parse_histogram(tally.histogram_text(histogram)) == histogram
+    assert histograms.parse_histogram(histograms.histogram_text(histogram)) == histogram
 
 
 def test_the_text_of_a_histogram_is_ordered() -> None:
     """The same figures are the same text, whatever order they came in."""
-    assert tally.histogram_text({50: 1, 2: 3}) == tally.histogram_text({2: 3, 50: 1}) == '{"2":3,"50":1}'
+    assert histograms.histogram_text({50: 1, 2: 3}) == histograms.histogram_text({2: 3, 50: 1}) == '{"2":3,"50":1}'

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from mayfly.terminal import has_colour, one_line, painted, plain, table
+from mayfly.format import has_colour, one_line, painted, plain, table
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mayfly.job import Job
-from mayfly.jobs.settlement import Settlement
-from mayfly.jobs.totals import count
-from mayfly.outcome import DONE, RELEASED
-from mayfly.tally import Count, add
+from mayfly.queue.outcome import DONE, RELEASED, Settlement
+from mayfly.stats.histograms import Count, add
+from mayfly.stats.totals import count
 from tests.factories import make_job
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.job import Special
-from mayfly.tally import bucket, histogram_text
-from mayfly.usual import ENOUGH_RUNS, MOST_TYPES, Recent, Usual, fits, may_be_deferred, usual_of
+from mayfly.job import RareFields
+from mayfly.stats.durations import MAX_TYPES, MIN_RUNS, Recent, TypeDurations, fits, may_be_deferred, type_durations
+from mayfly.stats.histograms import bucket, histogram_text
 from tests.factories import make_job
 
 seconds = st.floats(0, 200)
@@ -21,29 +21,29 @@ def runs(
 
 def test_what_is_usual_is_the_95th_percentile_of_a_lane_and_type() -> None:
     """Of all rows together, by the bound of its bucket."""
-    found = usual_of(
+    found = type_durations(
         [runs(60, 2.5), runs(34, 11), runs(6, 38), runs(100, 12, lane="mail"), runs(100, 0.3, type_name="thumb")]
     )
 
-    assert found == Usual({"default": {"render": 40}, "mail": {"render": 12}})
+    assert found == TypeDurations({"default": {"render": 40}, "mail": {"render": 12}})
     assert found.of("nowhere") == {}
 
 
 def test_five_of_a_hundred_are_not_usual() -> None:
     """Who hangs once in a while does not make its type slow."""
-    assert usual_of([runs(95, 0.4), runs(5, 45)]) == Usual()
+    assert type_durations([runs(95, 0.4), runs(5, 45)]) == TypeDurations()
 
 
-@pytest.mark.parametrize(("number", "is_known"), [(ENOUGH_RUNS - 1, False), (ENOUGH_RUNS, True)])
+@pytest.mark.parametrize(("number", "is_known"), [(MIN_RUNS - 1, False), (MIN_RUNS, True)])
 def test_a_few_runs_say_nothing(number: int, is_known: bool) -> None:
     """From twenty on."""
-    assert bool(usual_of([runs(number, 30)]).of("default")) is is_known
+    assert bool(type_durations([runs(number, 30)]).of("default")) is is_known
 
 
 @pytest.mark.parametrize(("longest", "is_known"), [(0.9, False), (1.0, False), (1.1, True)])
 def test_what_takes_a_second_is_not_worth_a_thought(longest: float, is_known: bool) -> None:
     """Runners know nothing of such types, and ask for nothing."""
-    assert bool(usual_of([runs(100, longest)]).of("default")) is is_known
+    assert bool(type_durations([runs(100, longest)]).of("default")) is is_known
 
 
 @pytest.mark.parametrize(
@@ -55,26 +55,26 @@ def test_what_takes_a_second_is_not_worth_a_thought(longest: float, is_known: bo
 )  # fmt: skip
 def test_runs_that_were_cut_short_say_nothing(outcome: str, counts: bool) -> None:
     """An interrupted run was ended by what was left of a window; one that timed out took that long, and more."""
-    assert bool(usual_of([runs(100, 20, outcome)]).of("default")) is counts
+    assert bool(type_durations([runs(100, 20, outcome)]).of("default")) is counts
 
 
 def test_what_goes_on_in_slices_is_never_deferred() -> None:
     """It can use any rest of a window."""
-    assert usual_of([runs(100, 45), runs(1, 48, "sliced")]).of("default") == {}
+    assert type_durations([runs(100, 45), runs(1, 48, "sliced")]).of("default") == {}
 
 
 def test_lanes_that_have_deferred_are_known() -> None:
     """Whatever is known of the types: the oldest job that came back is looked for there."""
-    assert usual_of([("mail", "render", "deferred", "{}"), runs(1, 1)]).deferred == {"mail"}
+    assert type_durations([("mail", "render", "deferred", "{}"), runs(1, 1)]).deferred == {"mail"}
 
 
 def test_of_many_long_types_the_longest_are_told() -> None:
     """An assignment has to fit into a packet."""
-    many = [runs(20, 10, type_name=f"type {number:03}") for number in range(MOST_TYPES)]
+    many = [runs(20, 10, type_name=f"type {number:03}") for number in range(MAX_TYPES)]
 
-    found = usual_of([*many, runs(20, 40, type_name="slowest")]).of("default")
+    found = type_durations([*many, runs(20, 40, type_name="slowest")]).of("default")
 
-    assert (len(found), next(iter(found.items()))) == (MOST_TYPES, ("slowest", 40))
+    assert (len(found), next(iter(found.items()))) == (MAX_TYPES, ("slowest", 40))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ def test_the_first_job_of_a_whole_window_is_always_started(usual: float, most: f
 def test_whom_nobody_could_replace_is_not_deferred() -> None:
     """A suspect stops its lane until it is run; a job with a checkpoint goes on in any window."""
     assert may_be_deferred(make_job())
-    assert may_be_deferred(make_job(special=Special(slices=0)))
+    assert may_be_deferred(make_job(special=RareFields(slices=0)))
     assert not may_be_deferred(make_job(suspect=True))
-    assert not may_be_deferred(make_job(special=Special(checkpoint="7")))
+    assert not may_be_deferred(make_job(special=RareFields(checkpoint="7")))

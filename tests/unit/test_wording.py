@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.wording import ERROR_LIMIT, Failure, bounded, storable
+from mayfly.queue.failure import ERROR_LIMIT, Failure, bounded, storable
 
 any_text = st.text(st.characters())  # surrogates and control characters included
 

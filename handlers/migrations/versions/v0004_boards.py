@@ -2,8 +2,7 @@
 
 from sqlalchemy import Column, Integer, String
 
-from mayfly.migrations.portable import add_columns, create_index, create_table
-from mayfly.migrations.types import Id, LongText, UtcDateTime
+from mayfly.schema.migrations.ddl import Id, LongText, UtcDateTime, add_columns, create_index, create_table
 
 revision = "0004"
 down_revision = "0003"

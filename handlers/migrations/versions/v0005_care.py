@@ -2,8 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Column, Double, Integer, SmallInteger, String
 
-from mayfly.migrations.portable import create_index, create_table
-from mayfly.migrations.types import Id, JsonText, LongText, UtcDateTime
+from mayfly.schema.migrations.ddl import Id, JsonText, LongText, UtcDateTime, create_index, create_table
 
 revision = "0005"
 down_revision = "0004"

@@ -2,8 +2,7 @@
 
 from sqlalchemy import BigInteger, CheckConstraint, Column, Integer, String
 
-from mayfly.migrations.portable import create_index, create_table
-from mayfly.migrations.types import Id, LongText, UtcDateTime
+from mayfly.schema.migrations.ddl import Id, LongText, UtcDateTime, create_index, create_table
 
 revision = "0007"
 down_revision = "0006"

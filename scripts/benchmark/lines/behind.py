@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from mayfly.dialect import utc_from_driver
+from mayfly.db.dialects import utc_from_driver
 from scripts.benchmark.figures import Figure, Finding, alternately, at_most
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.rows import Rows, insert_rows

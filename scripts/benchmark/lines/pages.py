@@ -10,9 +10,9 @@ from argon2 import PasswordHasher
 from sqlalchemy import text
 
 from mayfly.clock import milliseconds, monotonic, pause
-from mayfly.jobs.history import CYCLE, begin_of
-from mayfly.jobs.keep import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
-from mayfly.tally import BOUNDS, histogram_text
+from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
+from mayfly.stats.histograms import BOUNDS, histogram_text
+from mayfly.stats.history import CYCLE, begin_of
 from scripts.benchmark.figures import Figure, Finding
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.lines.views import GOAL, LARGE, LOOKS_PER_RUN, fill

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from mayfly.dialect import utc_from_driver
+from mayfly.db.dialects import utc_from_driver
 from scripts.benchmark.draining import by_mayfly
 from scripts.benchmark.figures import Figure, Finding, Goal, alternately
 from scripts.benchmark.lab import Lab

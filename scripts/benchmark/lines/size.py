@@ -9,9 +9,9 @@ from typing import TypeVar
 from sqlalchemy import text
 
 from mayfly.clock import monotonic
-from mayfly.connection import Connection
-from mayfly.jobs.claim import Claimant, claim
-from mayfly.schema import CANCELLED, DONE, JOBS, PENDING
+from mayfly.db.connection import Connection
+from mayfly.queue.claim import Claimant, claim
+from mayfly.schema.tables import CANCELLED, DONE, JOBS, PENDING
 from scripts.benchmark.figures import Curve, Figure, Finding, alternately, at_most
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.lines.idle import idle

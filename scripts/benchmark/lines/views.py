@@ -5,17 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import text
 
-from mayfly import health
-from mayfly.alerts.look import look
+from mayfly import admin
+from mayfly.admin import health
+from mayfly.admin.filters import JobFilter
 from mayfly.clock import milliseconds, monotonic
-from mayfly.connection import Connection
-from mayfly.engine import Database
-from mayfly.jobs import browse
-from mayfly.jobs.which import Which
-from mayfly.metrics.families import text_of
-from mayfly.metrics.figures import read_figures
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.monitoring.alerts import detect
+from mayfly.monitoring.metrics import read_metric_values
+from mayfly.monitoring.prometheus import prometheus_text
 from mayfly.registry import Registry
-from mayfly.schema import CANCELLED, DEAD, DONE, JOBS, PENDING
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, JOBS, PENDING
 from mayfly.settings import Settings, load
 from scripts.benchmark.figures import Figure, Finding, Goal
 from scripts.benchmark.lab import Lab
@@ -49,31 +49,31 @@ def measure(lab: Lab) -> Iterator[Finding]:
 
 def views(database: Database, settings: Settings, rows: int) -> Mapping[str, View]:
     now, registry = database.clock.now(), Registry()
-    first = database.read(lambda connection: browse.list_jobs(connection, JOBS, Which(status=DEAD)))
+    first = database.read(lambda connection: admin.list_jobs(connection, JOBS, JobFilter(status=DEAD)))
 
-    def jobs(which: Which, words: str | None = None, after: str | None = None) -> View:
-        return lambda connection: browse.list_jobs(connection, JOBS, which, words, after=after)
+    def jobs(which: JobFilter, words: str | None = None, after: str | None = None) -> View:
+        return lambda connection: admin.list_jobs(connection, JOBS, which, words, after=after)
 
     return {
-        "status": lambda connection: browse.read_status(connection, JOBS, settings, now),
-        "newest jobs": jobs(Which()),
-        "jobs in the middle": jobs(Which(), after=str(rows // 2)),
-        "jobs of a lane": jobs(Which(lane="default")),
-        "dead jobs, second page": jobs(Which(status=DEAD), after=first.next),
-        "jobs of a group": jobs(Which(group_key="campaign")),
-        "jobs of a type that is not there": jobs(Which(type="none")),
-        "dead jobs of such a type": jobs(Which(status=DEAD, type="none")),
-        "jobs by error": jobs(Which(error="error-1")),
-        "jobs by text that is not there": jobs(Which(), "nowhere"),
-        "jobs older than a year": jobs(Which(created_before=now - timedelta(days=365))),
-        "one job": lambda connection: browse.read_job(connection, JOBS, rows // 2, settings, registry, now),
-        "dead by error": lambda connection: browse.list_dead(connection, JOBS),
-        "cycles": browse.list_cycles,
-        "runners": browse.list_runners,
-        "audit": browse.list_deeds,
-        "metrics": lambda connection: text_of(read_figures(connection, settings, now)),
-        "health": lambda connection: health.look(connection, JOBS, settings, now),
-        "looks for alerts": lambda connection: look(connection, settings, now),
+        "status": lambda connection: admin.read_status(connection, JOBS, settings, now),
+        "newest jobs": jobs(JobFilter()),
+        "jobs in the middle": jobs(JobFilter(), after=str(rows // 2)),
+        "jobs of a lane": jobs(JobFilter(lane="default")),
+        "dead jobs, second page": jobs(JobFilter(status=DEAD), after=first.next),
+        "jobs of a group": jobs(JobFilter(group_key="campaign")),
+        "jobs of a type that is not there": jobs(JobFilter(type="none")),
+        "dead jobs of such a type": jobs(JobFilter(status=DEAD, type="none")),
+        "jobs by error": jobs(JobFilter(error="error-1")),
+        "jobs by text that is not there": jobs(JobFilter(), "nowhere"),
+        "jobs older than a year": jobs(JobFilter(created_before=now - timedelta(days=365))),
+        "one job": lambda connection: admin.read_job(connection, JOBS, rows // 2, settings, registry, now),
+        "dead by error": lambda connection: admin.list_dead(connection, JOBS),
+        "cycles": admin.list_cycles,
+        "runners": admin.list_runners,
+        "audit": admin.list_audit,
+        "metrics": lambda connection: prometheus_text(read_metric_values(connection, settings, now)),
+        "health": lambda connection: health.read_snapshot(connection, JOBS, settings, now),
+        "looks for alerts": lambda connection: detect(connection, settings, now),
     }
 
 

@@ -5,8 +5,8 @@ from random import Random
 
 from sqlalchemy import Connection
 
-from mayfly.engine import Database
-from mayfly.jobs.history import Sample, add_to_history, charted
+from mayfly.db.database import Database
+from mayfly.stats.history import Sample, add_to_history, charted
 from tests.browser.sample.deeds import insert_deeds
 from tests.browser.sample.history import insert_history
 from tests.browser.sample.jobs import insert_jobs

@@ -11,8 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, update
 
 from mayfly.clock import milliseconds
-from mayfly.jobs.history import Sample, of_cycles
-from mayfly.tally import bucket, histogram_text, stored_count
+from mayfly.stats.histograms import bucket, histogram_text, stored_count
+from mayfly.stats.history import Sample, of_cycles
 from tests.tables import cycles, hosts, locks, runners, totals
 
 MINUTE = timedelta(minutes=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from mayfly.wording import Failure
+from mayfly.queue.failure import Failure
 from tests.browser.sample.history import Death
 from tests.tables import attempts, batches, jobs
 

@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, insert
 
-from mayfly.schedules.entry import Entry
-from mayfly.schedules.recurrence import last_due
+from mayfly.schedules.cron import last_due
+from mayfly.schedules.parse import ScheduleEntry
 from tests.tables import schedules
 
 # In the directory of the installation: cron.d/schedule.
@@ -17,10 +17,10 @@ SCHEDULE = """\
 @weekly       name=vacuum timeout=30s run: bin/vacuum --quiet
 """
 ENTRIES = (
-    Entry("metric_rollup", "*/5 * * * *", "metric_rollup"),
-    Entry("daily_report", "30 2 * * *", "build_report", tz="Europe/Berlin"),
-    Entry("send_digest", "0 7 * * 1-5", "send_digest", tz="Europe/Berlin"),
-    Entry("import_orders", "15 */6 * * *", "import_orders"),
+    ScheduleEntry("metric_rollup", "*/5 * * * *", "metric_rollup"),
+    ScheduleEntry("daily_report", "30 2 * * *", "build_report", tz="Europe/Berlin"),
+    ScheduleEntry("send_digest", "0 7 * * 1-5", "send_digest", tz="Europe/Berlin"),
+    ScheduleEntry("import_orders", "15 */6 * * *", "import_orders"),
 )
 DUE_WITHIN = timedelta(days=3)
 
@@ -30,6 +30,6 @@ def insert_past(connection: Connection, now: datetime) -> None:
     connection.execute(insert(schedules), [row_of(each, now) for each in ENTRIES])
 
 
-def row_of(entry: Entry, now: datetime) -> dict[str, object]:
+def row_of(entry: ScheduleEntry, now: datetime) -> dict[str, object]:
     last = last_due(entry.expression, entry.zone, now - DUE_WITHIN, now)
     return {"name": entry.name, "rule": entry.rule, "dealt_until": now, "last_due_at": last}

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from mayfly.app import current_app
+from mayfly.client import current_app
 
 
 def rows(statement: str, **values: Any) -> list[tuple[Any, ...]]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from handlers.mail.invoice import Issued, issue
 from handlers.mail.invoice_pdf import PLAIN, letters_of, write_pdf
 from handlers.mail.payloads import Invoice
-from mayfly.engine import Database
+from mayfly.db.database import Database
 from mayfly.testing import Run, assert_enqueued, run_inline
 from tests.examples import in_full
 from tests.factories import NOON

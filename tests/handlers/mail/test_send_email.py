@@ -15,7 +15,7 @@ from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
 from mayfly import Job, enqueue, handler
-from mayfly.app import current_app
+from mayfly.client import current_app
 from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain
 from tests.handlers.mail.servers import (

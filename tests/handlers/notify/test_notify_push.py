@@ -12,7 +12,7 @@ from handlers.notify.tables import Subscription
 from handlers.notify.webpush import content_of, encrypted, tag_of
 from handlers.outside.public import is_public
 from mayfly import enqueue
-from mayfly.app import current_app
+from mayfly.client import current_app
 from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
 from tests.examples import in_full

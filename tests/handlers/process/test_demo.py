@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.opening import load_registry
+from mayfly.bootstrap import load_registry
 from mayfly.settings import load_settings
 from tests.process.installation import CHECKOUT
 

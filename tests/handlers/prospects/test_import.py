@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import importing
-from mayfly import enqueue, jsontext
-from mayfly.app import current_app
+from mayfly import enqueue, json_text
+from mayfly.client import current_app
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain, run_inline
 from tests.examples import in_full
@@ -43,7 +43,7 @@ def last(drained: Drained) -> Any:
 
 def put_back(job_id: int, state: Any) -> None:
     """As if its runner had been killed: the job is pending once more, with that checkpoint."""
-    checkpoint = None if state is None else jsontext.encode(state)
+    checkpoint = None if state is None else json_text.encode(state)
     again = "UPDATE mayfly_jobs SET status = 'pending', worker_id = NULL, checkpoint = :checkpoint WHERE id = :id"
     current_app().database.run(lambda own: own.execute(again, {"id": job_id, "checkpoint": checkpoint}))
 

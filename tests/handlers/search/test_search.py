@@ -16,7 +16,7 @@ from handlers.search.finding import Hit, find
 from handlers.search.tables import NAME
 from handlers.search.words import snippet, words_of
 from mayfly import Job, enqueue, handler
-from mayfly.app import current_app
+from mayfly.client import current_app
 from mayfly.testing import drain, run_inline
 from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, execute, rows, run_again

@@ -7,10 +7,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from mayfly.access import tokens
-from mayfly.access.scopes import SCOPES
-from mayfly.actor import Actor
-from mayfly.jobs.audit import Deed
+from mayfly.admin import auth
+from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.auth import SCOPES
 from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
@@ -58,11 +57,11 @@ class Api:
             return False
 
     def make_token(self, name: str, *scopes: str, **columns: Any) -> str:
-        text = tokens.new_text()
+        text = auth.new_token_text()
         database = self.installation.database
-        new = tokens.Token(name, tokens.hash_of(text), frozenset(scopes), database.clock.now(), "test", **columns)
-        deed = Deed(Actor("test"), "create token", name, new.created_at)
-        database.run(lambda connection: tokens.add(connection, new, deed))
+        new = auth.Token(name, auth.hash_token(text), frozenset(scopes), database.clock.now(), "test", **columns)
+        deed = AuditEntry(Actor("test"), "create token", name, new.created_at)
+        database.run(lambda connection: auth.add_token(connection, new, deed))
         return text
 
     def ask(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mayfly.access.scopes import SCOPES
+from mayfly.admin.auth import SCOPES
 from tests.process.console.api import Api
 from tests.process.installation import CHECKOUT, Installation
 

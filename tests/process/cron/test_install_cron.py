@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.crontab import dispatcher_entries, find_cron_files, render_entry, unescape_percent
+from mayfly.cli.cron_file import dispatcher_entries, find_cron_files, render_entry, unescape_percent
 from tests.process.cron.programs import CHECKOUT, INSTALLER, IS_ROOT, needs_root, run_installer
 
 NOBODY = 65534

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mayfly.crontab import DIRECTORY
+from mayfly.cli.cron_file import DIRECTORY
 from tests.process.cron.programs import IS_ROOT, debian_program, run_installer, wait_for
 
 RUN = Path("/run")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.crontab import dispatcher_entries
+from mayfly.cli.cron_file import dispatcher_entries
 from tests.process.cron.programs import CHECKOUT
 
 UNITS = CHECKOUT / "cron.d/systemd"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.migrations import migrate
+from mayfly.schema.migrations import migrate
 from tests.databases import Databases
 from tests.process.console.api import Api
 from tests.process.console.shared import Consoles

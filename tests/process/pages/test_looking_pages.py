@@ -11,8 +11,8 @@ import pytest
 
 from mayfly.clock import milliseconds
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.jobs.totals import add_up_totals, write_totals
-from mayfly.tally import Count, Tally
+from mayfly.stats.histograms import Count, Tally
+from mayfly.stats.totals import add_up_totals, write_totals
 from tests.process.console.api import Answer, Api
 from tests.process.installation import Installation
 from tests.process.pages.visitor import Visitor, text_of

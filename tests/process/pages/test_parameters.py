@@ -6,7 +6,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from console.web import SCREENS
-from console.web.filters import JobFilter
+from console.web.filters import PageFilter
 from tests.process.console.api import Api
 from tests.process.pages.routes import OPEN
 from tests.process.pages.visitor import Visitor
@@ -28,7 +28,7 @@ def asked() -> list[tuple[str, list[str]]]:
             if isinstance(route, APIRoute) and "GET" in (route.methods or ()) and route.path not in OPEN:
                 named = [each.alias for each in route.dependant.query_params]
                 takes_all = route.path.startswith(("/jobs", "/enqueue", "/dead"))
-                found.append((route.path, sorted({*named, *JobFilter._fields, *OTHERS}) if takes_all else named))
+                found.append((route.path, sorted({*named, *PageFilter._fields, *OTHERS}) if takes_all else named))
     return found
 
 

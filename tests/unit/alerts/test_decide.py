@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mayfly.alerts.decide import AGAIN, Alert, Kind, Symptom, Told, changed, is_to_be_told
+from mayfly.monitoring.alerts import REPEAT_AFTER, Alert, AlertKind, AlertState, Symptom, changed_alerts, is_due
 from tests.factories import NOON
 
 MINUTE = timedelta(minutes=1)
-LATE = Symptom(Kind.LATE, "mail", "the oldest job waits", NOON)
-DEAD = Symptom(Kind.DEAD, "send", "job 1 is dead", NOON, cause="f1")
+LATE = Symptom(AlertKind.LATE, "mail", "the oldest job waits", NOON)
+DEAD = Symptom(AlertKind.DEAD, "send", "job 1 is dead", NOON, cause="f1")
 
 
 def known(symptom: Symptom, **changes: object) -> Alert:
@@ -19,7 +19,7 @@ def known(symptom: Symptom, **changes: object) -> Alert:
 
 
 def after(alert: Alert | None, symptoms: list[Symptom], now: datetime) -> Alert | None:
-    found = list(changed({alert.fingerprint: alert} if alert else {}, symptoms, now))
+    found = list(changed_alerts({alert.fingerprint: alert} if alert else {}, symptoms, now))
     assert len(found) <= 1
     return found[0] if found else None
 
@@ -29,38 +29,38 @@ def test_a_new_symptom_is_an_alert_that_is_told() -> None:
     alert = after(None, [LATE], NOON)
 
     assert alert == known(LATE)
-    assert is_to_be_told(alert, NOON)
+    assert is_due(alert, NOON)
 
 
 def test_one_that_nobody_took_is_told_again() -> None:
     """The next minute: nobody has heard of it."""
-    assert is_to_be_told(known(LATE), NOON + MINUTE)
+    assert is_due(known(LATE), NOON + MINUTE)
 
 
-@pytest.mark.parametrize(("passed", "told"), [(MINUTE, False), (AGAIN - MINUTE, False), (AGAIN, True)])
+@pytest.mark.parametrize(("passed", "told"), [(MINUTE, False), (REPEAT_AFTER - MINUTE, False), (REPEAT_AFTER, True)])
 def test_what_lasts_is_told_once_an_hour(passed: timedelta, told: bool) -> None:
     """Until it is over."""
-    alert = known(LATE, told_at=NOON, told=Told.FIRING)
+    alert = known(LATE, told_at=NOON, told=AlertState.FIRING)
 
-    assert is_to_be_told(alert, NOON + passed) is told
+    assert is_due(alert, NOON + passed) is told
 
 
 @pytest.mark.parametrize(("last_at", "told"), [(NOON, False), (NOON + MINUTE, True)])
 def test_what_happens_is_told_again_if_it_has_happened_again(last_at: datetime, told: bool) -> None:
     """A job that died is not news an hour later; another one is."""
-    alert = known(DEAD, told_at=NOON, told=Told.FIRING, last_at=last_at)
+    alert = known(DEAD, told_at=NOON, told=AlertState.FIRING, last_at=last_at)
 
-    assert is_to_be_told(alert, NOON + AGAIN) is told
+    assert is_due(alert, NOON + REPEAT_AFTER) is told
 
 
 def test_what_is_no_longer_found_is_over_and_told() -> None:
     """Once."""
-    over = after(known(LATE, told_at=NOON, told=Told.FIRING), [], NOON + MINUTE)
+    over = after(known(LATE, told_at=NOON, told=AlertState.FIRING), [], NOON + MINUTE)
 
     assert over is not None
-    assert (over.recovered_at, over.state) == (NOON + MINUTE, Told.RECOVERED)
-    assert is_to_be_told(over, NOON + MINUTE)
-    assert not is_to_be_told(replace(over, told=Told.RECOVERED), NOON + MINUTE)
+    assert (over.recovered_at, over.state) == (NOON + MINUTE, AlertState.RECOVERED)
+    assert is_due(over, NOON + MINUTE)
+    assert not is_due(replace(over, told=AlertState.RECOVERED), NOON + MINUTE)
 
 
 def test_that_it_is_over_is_not_news_to_those_who_never_heard_of_it() -> None:
@@ -68,21 +68,21 @@ def test_that_it_is_over_is_not_news_to_those_who_never_heard_of_it() -> None:
     over = after(known(LATE), [], NOON + MINUTE)
 
     assert over is not None
-    assert not is_to_be_told(over, NOON + MINUTE)
+    assert not is_due(over, NOON + MINUTE)
 
 
 def test_one_that_comes_and_goes_is_not_told_each_time() -> None:
     """Once an hour is all; and nobody is told that it is over who was not told that it is there."""
-    told = known(LATE, told_at=NOON, told=Told.RECOVERED, recovered_at=NOON + MINUTE)
+    told = known(LATE, told_at=NOON, told=AlertState.RECOVERED, recovered_at=NOON + MINUTE)
     again = after(told, [replace(LATE, last_at=NOON + 2 * MINUTE)], NOON + 2 * MINUTE)
 
     assert again is not None
     assert (again.first_at, again.recovered_at) == (NOON + 2 * MINUTE, None)
-    assert not is_to_be_told(again, NOON + 2 * MINUTE)
-    assert is_to_be_told(again, NOON + AGAIN)
+    assert not is_due(again, NOON + 2 * MINUTE)
+    assert is_due(again, NOON + REPEAT_AFTER)
     over = after(again, [], NOON + 3 * MINUTE)
     assert over is not None
-    assert not is_to_be_told(over, NOON + 3 * MINUTE)
+    assert not is_due(over, NOON + 3 * MINUTE)
 
 
 def test_nothing_new_is_no_change() -> None:
@@ -100,7 +100,7 @@ def test_causes_are_kept_apart() -> None:
 def test_a_message_has_one_id_however_often_it_is_sent() -> None:
     """And each new one another: the next hour's, and that it is over."""
     first = known(LATE)
-    later = replace(first, told_at=NOON + AGAIN, detail="another")
+    later = replace(first, told_at=NOON + REPEAT_AFTER, detail="another")
     over = replace(first, told_at=NOON, recovered_at=NOON + MINUTE)
 
     assert replace(first, detail="another", last_at=NOON + MINUTE).message_id == first.message_id

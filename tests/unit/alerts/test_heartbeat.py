@@ -2,7 +2,7 @@
 
 import pytest
 
-from mayfly.alerts.heartbeat import below
+from mayfly.monitoring.channels import _below
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from mayfly.alerts.heartbeat import below
 )
 def test_the_word_stands_behind_the_path(url: str, told: str) -> None:
     """And before the query."""
-    assert below(url, "start") == told
+    assert _below(url, "start") == told

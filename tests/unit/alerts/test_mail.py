@@ -1,16 +1,16 @@
 """The mail that tells of alerts."""
 
-from mayfly.alerts.decide import Alert, Kind
-from mayfly.alerts.mail import default_sender, message_of
+from mayfly.monitoring.alerts import Alert, AlertKind
+from mayfly.monitoring.channels import default_sender, mail_message
 from tests.factories import NOON
 
-DEAD = Alert("f1", Kind.DEAD, "send", "job 1 is dead", NOON, NOON)
-OVER = Alert("f2", Kind.LATE, "mail", "the oldest job waits", NOON, NOON, told_at=NOON, recovered_at=NOON)
+DEAD = Alert("f1", AlertKind.DEAD, "send", "job 1 is dead", NOON, NOON)
+OVER = Alert("f2", AlertKind.LATE, "mail", "the oldest job waits", NOON, NOON, told_at=NOON, recovered_at=NOON)
 
 
 def test_one_mail_tells_all() -> None:
     """The first in its subject, each in its text."""
-    message = message_of([DEAD, OVER], "mayfly@web-1", ["ann@example.com", "ops@example.com"], "web-1", NOON)
+    message = mail_message([DEAD, OVER], "mayfly@web-1", ["ann@example.com", "ops@example.com"], "web-1", NOON)
 
     assert message["Subject"] == "[mayfly] ALERT: dead job: send and 1 more"
     assert message["To"] == "ann@example.com, ops@example.com"
@@ -22,9 +22,9 @@ def test_one_mail_tells_all() -> None:
 
 def test_what_comes_from_a_row_is_never_a_head_of_the_mail() -> None:
     """A type may be called anything."""
-    nasty = Alert("f", Kind.DEAD, "a\r\nBcc: eve@example.com", "b\nc", NOON, NOON)
+    nasty = Alert("f", AlertKind.DEAD, "a\r\nBcc: eve@example.com", "b\nc", NOON, NOON)
 
-    message = message_of([nasty], "a@b", ["c@d"], "web-1", NOON)
+    message = mail_message([nasty], "a@b", ["c@d"], "web-1", NOON)
 
     assert message["Bcc"] is None
     assert "\n" not in message["Subject"]

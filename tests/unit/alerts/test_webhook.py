@@ -3,8 +3,8 @@
 import json
 from datetime import UTC, datetime
 
-from mayfly.alerts.decide import Alert, Kind
-from mayfly.alerts.webhook import body_of, signed
+from mayfly.monitoring.alerts import Alert, AlertKind
+from mayfly.monitoring.channels import signed_headers, webhook_body
 from tests.factories import NOON
 
 
@@ -13,7 +13,7 @@ def test_the_signature_is_that_of_the_standards_example() -> None:
     secret, message_id = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek"
     at = datetime.fromtimestamp(1614265330, UTC)
 
-    headers = signed(secret, message_id, b'{"test": 2432232314}', at)
+    headers = signed_headers(secret, message_id, b'{"test": 2432232314}', at)
 
     assert headers == {
         "webhook-id": message_id,
@@ -24,9 +24,9 @@ def test_the_signature_is_that_of_the_standards_example() -> None:
 
 def test_the_body_says_what_it_is() -> None:
     """In the standard's three fields."""
-    alert = Alert("f", Kind.DEAD, "send", "job 1 is dead: größer", NOON, NOON, times=2)
+    alert = Alert("f", AlertKind.DEAD, "send", "job 1 is dead: größer", NOON, NOON, times=2)
 
-    message = json.loads(body_of(alert, "web-1", NOON))
+    message = json.loads(webhook_body(alert, "web-1", NOON))
 
     assert (message["type"], message["timestamp"]) == ("mayfly.alert.firing", "2026-05-04T12:00:00+00:00")
     assert message["data"]["detail"] == "job 1 is dead: größer"

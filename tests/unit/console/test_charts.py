@@ -9,24 +9,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.web.axes import (
+from console.web.charts import (
     COUNTS,
     DURATIONS,
+    HEIGHT,
     MOST_MARKS,
     MOST_TIMES,
-    Unit,
+    SPARK_HEIGHT,
+    SPARK_WIDTH,
+    WIDTH,
+    AxisUnit,
+    Chart,
+    Series,
     count_text,
     count_unit,
+    draw,
     duration_text,
     duration_unit,
     marks,
+    runs,
     short_count,
+    sparkline,
     time_marks,
 )
-from console.web.charts import HEIGHT, SPARK_HEIGHT, SPARK_WIDTH, WIDTH, Chart, Series, draw, runs, sparkline
-from console.web.figures import charts_of, rate_of
-from mayfly.jobs.browse import PERIODS, History, Point
-from mayfly.jobs.browse.history import points_of
+from console.web.overview import charts_of, rate_of
+from mayfly.admin import PERIODS, ChartPoint, History
+from mayfly.admin.charts import points_of
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 STEP = timedelta(minutes=15)
@@ -37,7 +45,7 @@ nows = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.jus
 units = st.sampled_from([count_unit("a minute"), duration_unit()])
 
 
-def make_chart(*columns: list[float | None], unit: Unit | None = None, as_bars: bool = False) -> Chart:
+def make_chart(*columns: list[float | None], unit: AxisUnit | None = None, as_bars: bool = False) -> Chart:
     begins = [NOON + number * STEP for number in range(len(columns[0]))]
     series = [Series(f"series {number}", column) for number, column in enumerate(columns)]
     return Chart("chart", "A title", unit or count_unit(""), STEP, begins, series, as_bars)
@@ -114,7 +122,7 @@ def test_times_are_marked_within_the_chart(now: datetime, name: str) -> None:
 
 
 @given(values, units, st.booleans())
-def test_everything_drawn_lies_on_the_paper(column: list[float | None], unit: Unit, as_bars: bool) -> None:
+def test_everything_drawn_lies_on_the_paper(column: list[float | None], unit: AxisUnit, as_bars: bool) -> None:
     """Whatever the figures are, and it is well-formed."""
     drawn = parsed(draw(make_chart(column, column, unit=unit, as_bars=as_bars)))
 
@@ -212,7 +220,7 @@ def test_a_sparkline_fits_its_place(column: list[int]) -> None:
 )
 def test_a_rate_is_of_a_time_in_which_something_is_done(done: int, minutes: int, rate: str) -> None:
     """0.002 jobs a minute would say nothing to anybody."""
-    assert rate_of([Point(NOON, minutes, done=done)])[0] == rate
+    assert rate_of([ChartPoint(NOON, minutes, done=done)])[0] == rate
 
 
 @pytest.mark.parametrize("name", sorted(PERIODS))

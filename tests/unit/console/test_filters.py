@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from console.web.commands import command_for
-from console.web.filters import JobFilter, filter_of, read_later
+from console.web.actions import command_for
+from console.web.filters import PageFilter, filter_of, read_later
+from mayfly.admin.filters import JobFilter
 from mayfly.errors import BadField
-from mayfly.jobs.which import Which
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ def test_an_address_says_which_jobs() -> None:
 
     found = filter_of(given)
 
-    assert found.which(NOW) == Which(
+    assert found.which(NOW) == JobFilter(
         ids=(3, 4), lane="mail", created_after=NOW - timedelta(hours=2), created_before=NOW - timedelta(minutes=30)
     )
     assert found.query == {"lane": "mail", "id": "3, 4", "since": "2h", "before": "2026-05-04T11:30"}
@@ -39,9 +39,9 @@ def test_what_is_wrong_is_a_sentence(wrong: dict[str, str]) -> None:
 
 def test_times_can_be_made_to_stay() -> None:
     """Somebody who thinks for an hour means the same jobs as before."""
-    settled = JobFilter(lane="mail", ended="1h").settled(NOW)
+    settled = PageFilter(lane="mail", ended="1h").settled(NOW)
 
-    assert settled.which(NOW + timedelta(hours=5)) == JobFilter(lane="mail", ended="1h").which(NOW)
+    assert settled.which(NOW + timedelta(hours=5)) == PageFilter(lane="mail", ended="1h").which(NOW)
 
 
 def test_later_is_from_now() -> None:
@@ -54,16 +54,16 @@ def test_later_is_from_now() -> None:
 
 @pytest.mark.parametrize(
     ("meant", "is_narrow"),
-    [(JobFilter(), False), (JobFilter(status="dead"), False), (JobFilter(lane="x"), True),
-     (JobFilter(lane="x", text="y"), False), (JobFilter(status="dead", error="f"), True)],
+    [(PageFilter(), False), (PageFilter(status="dead"), False), (PageFilter(lane="x"), True),
+     (PageFilter(lane="x", text="y"), False), (PageFilter(status="dead", error="f"), True)],
 )  # fmt: skip
-def test_all_that_match_is_meant_only_where_something_is_named(meant: JobFilter, is_narrow: bool) -> None:
+def test_all_that_match_is_meant_only_where_something_is_named(meant: PageFilter, is_narrow: bool) -> None:
     """That a verb can follow."""
     assert meant.is_narrow is is_narrow
 
 
 def test_the_command_line_says_the_same() -> None:
     """Quoted for a shell; None where it has no words for it."""
-    assert command_for("retry", JobFilter(id="3,4")) == "mayfly retry 3 4"
-    assert command_for("cancel", JobFilter(lane="a b", type="$(x)")) == "mayfly cancel --lane 'a b' --type '$(x)'"
-    assert command_for("cancel", JobFilter(lane="x", since="1h")) is None
+    assert command_for("retry", PageFilter(id="3,4")) == "mayfly retry 3 4"
+    assert command_for("cancel", PageFilter(lane="a b", type="$(x)")) == "mayfly cancel --lane 'a b' --type '$(x)'"
+    assert command_for("cancel", PageFilter(lane="x", since="1h")) is None

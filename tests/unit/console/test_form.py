@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from console.web.form import inputs_of, payload_of
+from console.web.enqueue import inputs_of, payload_of
 from mayfly.errors import BadField
 
 

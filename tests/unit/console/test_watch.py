@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from console import watch as watching
-from console.watch import Watch
+from console import long_poll as watching
+from console.long_poll import LongPoll
 from mayfly.clock import monotonic
 
 LONG_SECONDS = 120.0  # whoever waits for so long was forgotten
@@ -15,13 +15,13 @@ LONG_SECONDS = 120.0  # whoever waits for so long was forgotten
 
 @pytest.fixture
 def _looks_are_frequent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.05)
 
 
 @pytest.fixture
 def _looks_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
     """None comes by itself while a test runs."""
-    monkeypatch.setattr(watching, "LOOK_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(watching, "POLL_SECONDS", LONG_SECONDS)
 
 
 class Table:
@@ -44,7 +44,7 @@ def test_who_comes_when_there_is_work_is_let_go_at_once() -> None:
     """By one look."""
     table = Table(mail=1)
 
-    assert asyncio.run(Watch(table.look).wait(["mail"], in_future(LONG_SECONDS)))
+    assert asyncio.run(LongPoll(table.look).wait(["mail"], in_future(LONG_SECONDS)))
     assert table.looks == [{"mail": 1}]
 
 
@@ -52,7 +52,7 @@ def test_who_does_not_want_to_wait_is_still_looked_for() -> None:
     """Once."""
     table = Table()
 
-    assert not asyncio.run(Watch(table.look).wait(["mail"], in_future(0)))
+    assert not asyncio.run(LongPoll(table.look).wait(["mail"], in_future(0)))
     assert len(table.looks) == 1
 
 
@@ -62,7 +62,7 @@ def test_a_crowd_shares_its_looks() -> None:
     table = Table()
 
     async def crowd() -> list[bool]:
-        watch, until = Watch(table.look), in_future(0.12)
+        watch, until = LongPoll(table.look), in_future(0.12)
         return await asyncio.gather(*(watch.wait(["mail"], until) for _ in range(500)))
 
     assert not any(asyncio.run(crowd()))
@@ -81,7 +81,7 @@ def test_each_job_wakes_one_the_first_first() -> None:
         return found
 
     async def crowd() -> list[bool]:
-        watch, until = Watch(look_and_take), in_future(0.12)
+        watch, until = LongPoll(look_and_take), in_future(0.12)
         return await asyncio.gather(*(watch.wait(["mail"], until) for _ in range(5)))
 
     assert asyncio.run(crowd()) == [True, True, False, False, False]
@@ -94,7 +94,7 @@ def test_who_was_woken_in_vain_waits_for_his_turn() -> None:
     table = Table(mail=1)
 
     async def wait_again() -> None:
-        watch = Watch(table.look)
+        watch = LongPoll(table.look)
         in_vain = False
         until = in_future(0.2)
         while monotonic() < until:
@@ -111,7 +111,7 @@ def test_a_nudge_is_a_look_at_once() -> None:
     table = Table()
 
     async def enqueue() -> bool:
-        watch = Watch(table.look)
+        watch = LongPoll(table.look)
         waiting = asyncio.create_task(watch.wait(["mail"], in_future(LONG_SECONDS)))
         while not table.looks:
             await asyncio.wait([waiting], timeout=0)
@@ -133,7 +133,7 @@ def test_an_error_of_the_look_is_told_to_all_who_wait() -> None:
 
     async def crowd() -> bool:
         nonlocal broken
-        watch = Watch(look)
+        watch = LongPoll(look)
         found = await asyncio.gather(
             *(watch.wait(["mail"], in_future(LONG_SECONDS)) for _ in range(3)), return_exceptions=True
         )
@@ -149,7 +149,7 @@ def test_who_closes_lets_everybody_go(closes_first: bool) -> None:
     """Those who wait, and those who come after."""
 
     async def close() -> bool:
-        watch = Watch(Table().look)
+        watch = LongPoll(Table().look)
         if closes_first:
             watch.close()
             return await watch.wait(["mail"], in_future(LONG_SECONDS))

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from mayfly.dialect import address
-from mayfly.dialect.address import mysql_arguments, postgres_arguments, sqlite_arguments
+from mayfly.db import url
+from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
 
 NO_TLS = {"ssl_disabled": True}
 
@@ -33,7 +33,7 @@ def only_ourselves(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(url: str) -> dict[str, Any]:
         pytest.fail(f"needs SQLAlchemy for {url}")
 
-    monkeypatch.setattr(address, "_by_sqlalchemy", asked)
+    monkeypatch.setattr(url, "_by_sqlalchemy", asked)
 
 
 REMOTE_MYSQL = [

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mayfly.dialect import address
-from mayfly.dialect.address import mysql_arguments, postgres_arguments, sqlite_arguments
+from mayfly.db import url
+from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
 
 PLAIN = [
     "://user:secret@db.example:7000/jobs",
@@ -40,7 +40,7 @@ def test_plain_urls_need_no_sqlalchemy(server: str, monkeypatch: pytest.MonkeyPa
     def refuse(url: str) -> Any:
         raise AssertionError(url)
 
-    monkeypatch.setattr(address, "_by_sqlalchemy", refuse)
+    monkeypatch.setattr(url, "_by_sqlalchemy", refuse)
 
     assert mysql_arguments(f"mysql+pymysql{server}")["database"] == "jobs"
     assert postgres_arguments(f"postgresql+psycopg{server}?sslmode=require")["dbname"] == "jobs"

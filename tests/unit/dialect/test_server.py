@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from mayfly.dialect.server import OLDEST, Server, mysql_server, postgres_server
+from mayfly.db.dialects.base import MIN_VERSIONS, DatabaseServer, mysql_server, postgres_server
 
 
 def told_by_sqlalchemy(version: str) -> str:
@@ -52,8 +52,8 @@ def test_a_postgres_of_long_ago_is_not_known() -> None:
     assert not postgres_server(90624).is_known
 
 
-@pytest.mark.parametrize("product", OLDEST)
+@pytest.mark.parametrize("product", MIN_VERSIONS)
 def test_the_oldest_server_is_known_and_what_came_before_is_not(product: str) -> None:
     """The first with SKIP LOCKED, or with what else is asked of it."""
-    assert Server(product, OLDEST[product]).is_known
-    assert not Server(product, (OLDEST[product][0] - 1, 99)).is_known
+    assert DatabaseServer(product, MIN_VERSIONS[product]).is_known
+    assert not DatabaseServer(product, (MIN_VERSIONS[product][0] - 1, 99)).is_known

@@ -7,25 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.endings import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of, would_end_again
-from mayfly import exits, verdict
-from mayfly.backoff import Backoff
-from mayfly.outcome import RELEASED, Kind, Outcome
-from mayfly.page import RunningJob, Seen
-from mayfly.verdict import Chances, Interruption
+from dispatcher.exits import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of, would_end_again
+from mayfly.process import exits
+from mayfly.process.status_page import RunnerStatus, RunningJob
+from mayfly.queue import policy
+from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind
+from mayfly.queue.policy import Backoff, Interruption, RetryContext
 from tests.factories import NOON, make_job
 
-CHANCES = Chances(NOON, Backoff())
+CHANCES = RetryContext(NOON, Backoff())
 WINDOW = 50.0
 ENDED = 1000.0
 RUNNING = 7  # the id of the job that stands on the page
-BUSY = Seen((RunningJob(RUNNING, ENDED - 12.0, None),), hard_deadline=ENDED + 30)
-OVERDUE = Seen((RunningJob(RUNNING, ENDED - 52.0, None),), hard_deadline=ENDED - 0.01)
-IDLE = Seen(hard_deadline=ENDED + 30, done=23)
+BUSY = RunnerStatus((RunningJob(RUNNING, ENDED - 12.0, None),), hard_deadline=ENDED + 30)
+OVERDUE = RunnerStatus((RunningJob(RUNNING, ENDED - 52.0, None),), hard_deadline=ENDED - 0.01)
+IDLE = RunnerStatus(hard_deadline=ENDED + 30, done=23)
 MEMORY = 180 << 20
 
 
-def make_exit(code: int = 0, seen: Seen = IDLE, **changes: Any) -> Exit:
+def make_exit(code: int = 0, seen: RunnerStatus = IDLE, **changes: Any) -> Exit:
     return Exit(code, seen, ENDED, **{"peak_memory": MEMORY, **changes})
 
 
@@ -69,20 +69,20 @@ def test_only_faulthandlers_own_code_is_its_mark(code: int) -> None:
 
 def test_a_page_without_a_deadline_marks_nothing() -> None:
     """A runner that ended before its guard was set was not ended by it."""
-    unguarded = Seen((RunningJob(RUNNING, ENDED - 1, None),))
+    unguarded = RunnerStatus((RunningJob(RUNNING, ENDED - 1, None),))
 
     assert ending_of(make_exit(exits.ERROR, unguarded)) is Ending.CRASH
 
 
 @pytest.mark.parametrize("seen", [IDLE, BUSY, OVERDUE])
 @pytest.mark.parametrize("code", [0, 1, -signal.SIGTERM, -signal.SIGKILL])
-def test_our_own_kill_for_time_is_a_timeout(seen: Seen, code: int) -> None:
+def test_our_own_kill_for_time_is_a_timeout(seen: RunnerStatus, code: int) -> None:
     """A KILL by the dispatcher is no crash, however the runner took it."""
     assert ending_of(make_exit(code, seen, killed_for=KilledFor.TIME)) is Ending.TIMEOUT
 
 
 @pytest.mark.parametrize("seen", [IDLE, BUSY, OVERDUE])
-def test_our_own_kill_for_memory_is_a_crash(seen: Seen) -> None:
+def test_our_own_kill_for_memory_is_a_crash(seen: RunnerStatus) -> None:
     """More time would not help it."""
     assert ending_of(make_exit(-signal.SIGKILL, seen, killed_for=KilledFor.MEMORY)) is Ending.CRASH
 
@@ -98,13 +98,13 @@ def test_a_negative_code_is_a_signal(code: int, number: int | None) -> None:
     [
         (make_exit(exits.ERROR), True),  # a module that cannot be imported
         (make_exit(exits.USAGE), True),
-        (make_exit(-signal.SIGSEGV, Seen()), True),  # before its first job
-        (make_exit(-signal.SIGKILL, Seen(), killed_for=KilledFor.MEMORY), True),
+        (make_exit(-signal.SIGSEGV, RunnerStatus()), True),  # before its first job
+        (make_exit(-signal.SIGKILL, RunnerStatus(), killed_for=KilledFor.MEMORY), True),
         (make_exit(-signal.SIGSEGV, BUSY), False),  # over a job, which is now a suspect
-        (make_exit(-signal.SIGSEGV, Seen(done=3)), False),
-        (make_exit(-signal.SIGSEGV, Seen(failed=1)), False),
-        (make_exit(exits.SUCCESS, Seen()), False),
-        (make_exit(exits.TIMEOUT, Seen()), False),
+        (make_exit(-signal.SIGSEGV, RunnerStatus(done=3)), False),
+        (make_exit(-signal.SIGSEGV, RunnerStatus(failed=1)), False),
+        (make_exit(exits.SUCCESS, RunnerStatus()), False),
+        (make_exit(exits.TIMEOUT, RunnerStatus()), False),
     ],
 )
 def test_an_end_that_no_job_is_to_blame_for_would_come_again(exit_: Exit, again: bool) -> None:
@@ -156,7 +156,7 @@ def test_a_running_job_never_goes_unnoticed(exit_: Exit) -> None:
     outcome, duration_ms = judge(make_job(id=RUNNING), exit_, WINDOW, CHANCES)
 
     if exit_.seen.running:
-        assert outcome.kind in (Kind.CRASHED, Kind.TIMED_OUT) or outcome.interrupted
+        assert outcome.kind in (OutcomeKind.CRASHED, OutcomeKind.TIMED_OUT) or outcome.interrupted
         assert duration_ms is not None
     else:
         assert (outcome, duration_ms) == (RELEASED, None)
@@ -167,14 +167,14 @@ def test_the_running_job_of_a_crash_has_crashed(code: int) -> None:
     """With the reason of its runner's end, and how long it had run."""
     job, exit_ = make_job(id=RUNNING), make_exit(code, BUSY)
 
-    assert judge(job, exit_, WINDOW, CHANCES) == (verdict.after_crash(job, reason_of(exit_), CHANCES), 12_000)
+    assert judge(job, exit_, WINDOW, CHANCES) == (policy.after_crash(job, reason_of(exit_), CHANCES), 12_000)
 
 
 def test_the_running_job_of_a_memory_kill_has_crashed() -> None:
     """And the reason says that it was the memory."""
     outcome, _ = judge(make_job(id=RUNNING), make_exit(-9, BUSY, killed_for=KilledFor.MEMORY), WINDOW, CHANCES)
 
-    assert outcome.kind is Kind.CRASHED
+    assert outcome.kind is OutcomeKind.CRASHED
     assert "WORKER_MEMORY" in (outcome.error or "")
 
 
@@ -185,7 +185,7 @@ def test_a_job_that_could_not_be_interrupted_has_timed_out(exit_: Exit) -> None:
     """Ended from C or by us: it had a whole window, an attempt is spent, and it is no suspect."""
     outcome, duration_ms = judge(make_job(id=RUNNING), exit_, WINDOW, CHANCES)
 
-    assert (outcome.kind, outcome.error, duration_ms) == (Kind.TIMED_OUT, "timed out after 52.0 s", 52_000)
+    assert (outcome.kind, outcome.error, duration_ms) == (OutcomeKind.TIMED_OUT, "timed out after 52.0 s", 52_000)
     assert not outcome.suspect
 
 
@@ -194,21 +194,21 @@ def test_a_job_that_came_late_is_released_by_our_kill() -> None:
     job, exit_ = make_job(id=RUNNING), make_exit(-9, BUSY, killed_for=KilledFor.TIME)
     outcome, _ = judge(job, exit_, WINDOW, CHANCES)
 
-    assert outcome == verdict.after_interruption(job, Interruption(12.0, WINDOW), CHANCES)
+    assert outcome == policy.after_interruption(job, Interruption(12.0, WINDOW), CHANCES)
     assert outcome.interrupted
 
 
 def test_the_jobs_own_timeout_is_read_from_the_page() -> None:
     """A job of ten seconds that had twelve has timed out, in whatever window."""
-    seen = Seen((RunningJob(RUNNING, ENDED - 12.0, 10.0),), hard_deadline=ENDED - 0.01)
+    seen = RunnerStatus((RunningJob(RUNNING, ENDED - 12.0, 10.0),), hard_deadline=ENDED - 0.01)
     outcome, _ = judge(make_job(id=RUNNING), make_exit(exits.ERROR, seen), WINDOW, CHANCES)
 
-    assert outcome.kind is Kind.TIMED_OUT
+    assert outcome.kind is OutcomeKind.TIMED_OUT
 
 
 def test_a_clock_that_ran_backwards_gives_no_negative_duration() -> None:
     """A page may be read by another clock than wrote it."""
-    seen = Seen((RunningJob(RUNNING, ENDED + 5, None),), hard_deadline=ENDED + 30)
+    seen = RunnerStatus((RunningJob(RUNNING, ENDED + 5, None),), hard_deadline=ENDED + 30)
 
     assert judge(make_job(id=RUNNING), make_exit(-9, seen), WINDOW, CHANCES)[1] == 0
 
@@ -223,7 +223,7 @@ def test_a_page_left_behind_tells_who_was_running(held: int) -> None:
     """The running job has crashed, its mates are released as they were."""
     job = make_job(id=RUNNING)
 
-    assert judge_lost(job, held, BUSY, CHANCES) == (verdict.after_crash(job, DISAPPEARED, CHANCES), None)
+    assert judge_lost(job, held, BUSY, CHANCES) == (policy.after_crash(job, DISAPPEARED, CHANCES), None)
     assert judge_lost(make_job(id=RUNNING + 1), held, BUSY, CHANCES) == (RELEASED, None)
 
 
@@ -238,14 +238,16 @@ def test_without_a_page_the_number_held_decides(held: int) -> None:
     job = make_job()
 
     assert judge_lost(job, held, None, CHANCES) == (
-        verdict.after_crash_among(held, job, DISAPPEARED, CHANCES),
+        policy.after_crash_among(held, job, DISAPPEARED, CHANCES),
         None,
     )
 
 
 # --- several at once --------------------------------------------------------------------------------------
 
-SEVERAL = Seen((RunningJob(RUNNING, ENDED - 12.0, 10.0), RunningJob(8, ENDED - 1.0, None)), hard_deadline=ENDED + 30)
+SEVERAL = RunnerStatus(
+    (RunningJob(RUNNING, ENDED - 12.0, 10.0), RunningJob(8, ENDED - 1.0, None)), hard_deadline=ENDED + 30
+)
 
 
 @pytest.mark.parametrize("killed_for", [None, KilledFor.MEMORY])
@@ -254,7 +256,7 @@ def test_a_crash_over_several_jobs_accuses_none_of_them(killed_for: KilledFor | 
     exit_ = make_exit(-signal.SIGKILL, SEVERAL, killed_for=killed_for)
     outcome, duration_ms = judge(make_job(id=RUNNING, crashes=2), exit_, WINDOW, CHANCES)
 
-    assert outcome == Outcome(Kind.RELEASED, keeps_attempt=True, suspect=True)
+    assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
     assert duration_ms == 12_000
     assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CHANCES)[0] == outcome
 
@@ -269,4 +271,4 @@ def test_a_timeout_over_several_jobs_judges_each_by_its_own_limit() -> None:
     exit_ = make_exit(-signal.SIGKILL, SEVERAL, killed_for=KilledFor.TIME)
     kinds = [judge(make_job(id=each), exit_, WINDOW, CHANCES)[0].kind for each in (RUNNING, 8)]
 
-    assert kinds == [Kind.TIMED_OUT, Kind.RELEASED]
+    assert kinds == [OutcomeKind.TIMED_OUT, OutcomeKind.RELEASED]

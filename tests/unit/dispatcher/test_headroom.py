@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.headroom import MEGABYTE, Headroom, measure, slots
-from dispatcher.plan import Slots
+from dispatcher.plan import MEGABYTE, Headroom, Slots, measure, slots
 
 EASY = Headroom(available_memory=8_000 * MEGABYTE, load_per_core=0.2)
 

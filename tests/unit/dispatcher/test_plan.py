@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.plan import Lane, LaneCount, Plan, PlannedLane, Slots, plan_runners
+from dispatcher.plan import LaneCount, LaneRules, Plan, PlannedLane, Slots, plan_runners
 
 ROOMY = Slots(free=1_000)
 NO_POOLS: Mapping[str, int] = {}
@@ -19,13 +19,13 @@ def make_count(name: str = "default", pending: int = 5, **changed: Any) -> LaneC
     """A lane of batch 5 and 1 to 5 workers; what is changed may belong to the lane or to its count."""
     of_count = {key: changed.pop(key) for key in ("running", "busy", "capped", "passed_over") if key in changed}
     lane = {"batch_size": 5, "max_workers": 5, **changed}
-    return LaneCount(Lane(name, **lane), pending, **of_count)
+    return LaneCount(LaneRules(name, **lane), pending, **of_count)
 
 
 @st.composite
 def lane_counts(draw: st.DrawFn, name: str = "default") -> LaneCount:
     max_workers = draw(st.integers(1, 8))
-    lane = Lane(
+    lane = LaneRules(
         name,
         batch_size=draw(st.integers(1, 10)),
         max_workers=max_workers,
@@ -348,7 +348,7 @@ def test_a_busy_runner_takes_nothing_but_its_place(pending: int, running: int, b
 
 def test_a_cap_that_somebody_set_says_by_whom() -> None:
     """As the cut of a plan, so that nobody looks for it in the settings."""
-    lane = Lane("mail", batch_size=5, max_workers=2, set_by="ann")
+    lane = LaneRules("mail", batch_size=5, max_workers=2, set_by="ann")
 
     [planned] = plan_runners([LaneCount(lane, pending=100)], {}, Slots(free=32)).lanes
 

@@ -7,14 +7,14 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.plan import Lane, LaneCount, Plan, Slots, plan_runners
+from dispatcher.plan import LaneCount, LaneRules, Plan, Slots, plan_runners
 
 RANKS = st.integers(-2, 2)
 # Many cycles simulated on a busy machine take their time: that is no failure.
 
 
 def make_count(name: str, rank: int = 0, pending: int = 1, passed_over: int = 0) -> LaneCount:
-    lane = Lane(name, batch_size=1, max_workers=9, rank=rank)
+    lane = LaneRules(name, batch_size=1, max_workers=9, rank=rank)
     return LaneCount(lane, pending, passed_over=passed_over)
 
 

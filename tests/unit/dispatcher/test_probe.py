@@ -1,9 +1,9 @@
 """What the idle cycle says and records is what the full path would."""
 
-from dispatcher.probe import FIGURES, SUMMARY
-from dispatcher.summary import Summary, cycle_row, summary_lines
+from dispatcher.idle import FIGURES, SUMMARY
+from dispatcher.summary import CycleSummary, cycle_row, summary_lines
 
-IDLE = Summary(cycle_id=1, pending="0", planned=0, ends=(), duration_ms=42)
+IDLE = CycleSummary(cycle_id=1, pending="0", planned=0, ends=(), duration_ms=42)
 
 
 def test_the_summary_is_that_of_a_cycle_without_runners() -> None:

@@ -6,21 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.endings import Ending
-from dispatcher.summary import (
-    RunnerEnd,
-    Summary,
-    cycle_row,
-    lane_figures,
-    summary_lines,
-    trouble_paragraph,
-)
-from mayfly import exits
-from mayfly.tally import Count
+from dispatcher.exits import Ending
+from dispatcher.summary import CycleSummary, RunnerEnd, cycle_row, lane_figures, summary_lines, trouble_paragraph
+from mayfly.process import exits
+from mayfly.stats.histograms import Count
 from tests.tables import cycles
 
 
-def make_summary(*endings: Ending, **changes: Any) -> Summary:
+def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:
     """A cycle whose runners, all of one lane, lived a second each."""
     fields: dict[str, Any] = {
         "cycle_id": 7,
@@ -29,7 +22,7 @@ def make_summary(*endings: Ending, **changes: Any) -> Summary:
         "ends": [RunnerEnd("default", ending, 1000) for ending in endings],
         "duration_ms": 8300,
     }
-    return Summary(**fields | changes)
+    return CycleSummary(**fields | changes)
 
 
 OK, ERROR, TIMEOUT, CRASH = Ending.OK, Ending.ERROR, Ending.TIMEOUT, Ending.CRASH
@@ -54,7 +47,7 @@ some_endings = st.lists(st.sampled_from(Ending), max_size=6)
         (make_summary(TIMEOUT, guard_fired=True, problems=("the database went away",)), exits.ERROR),
     ],
 )
-def test_the_worst_decides_the_exit_code(summary: Summary, code: int) -> None:
+def test_the_worst_decides_the_exit_code(summary: CycleSummary, code: int) -> None:
     """An error outranks a timeout, a timeout outranks success; idle is success."""
     assert summary.exit_code == code
 

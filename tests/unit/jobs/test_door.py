@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from mayfly import jsontext
+from mayfly import json_text
 from mayfly.errors import BadField, BadPayload, EnqueueError, PayloadTooLarge
 from mayfly.job import Job
-from mayfly.jobs.enqueue import Door, NewJob, describe_misfit
+from mayfly.queue.insert import JobValidator, NewJob, describe_payload_errors
 from mayfly.registry import Handler
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-DOOR = Door(payload_limit=1024, max_attempts=5)
+DOOR = JobValidator(payload_limit=1024, max_attempts=5)
 SECRET = "hunter2"
 
 
@@ -98,7 +98,7 @@ def test_the_caller_has_the_last_word() -> None:
 @pytest.mark.parametrize("payload", [{}, UserDict(a=1), MappingProxyType({"a": 1}), {"a": {"b": [None, 1.5]}}])
 def test_any_mapping_is_a_payload(payload: Mapping[str, Any]) -> None:
     """What is kept is its JSON."""
-    assert jsontext.decode(admit(payload).payload) == dict(payload)
+    assert json_text.decode(admit(payload).payload) == dict(payload)
 
 
 def test_a_payload_is_kept_as_it_came() -> None:
@@ -109,7 +109,7 @@ def test_a_payload_is_kept_as_it_came() -> None:
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
 def test_any_text_may_be_in_a_payload(payload: dict[str, str]) -> None:
     """NUL and four-byte characters included: kept, escaped where a database can't."""
-    text = Door(1 << 20, 5).admit("mail", payload, None).payload
+    text = JobValidator(1 << 20, 5).admit("mail", payload, None).payload
 
     assert b"\x00" not in text.encode("utf-8", "strict")
 
@@ -233,9 +233,9 @@ def test_no_value_of_a_payload_is_in_the_sentence(payload: object) -> None:
 def test_a_misfit_that_is_not_pydantics_is_told_as_it_is() -> None:
     """A payload that came in by plain SQL may be no JSON at all."""
     with pytest.raises(ValueError, match="Expecting value") as caught:
-        jsontext.decode("oops")
+        json_text.decode("oops")
 
-    assert describe_misfit(caught.value) == "Expecting value: line 1 column 1 (char 0)"
+    assert describe_payload_errors(caught.value) == "Expecting value: line 1 column 1 (char 0)"
 
 
 # --- fields that are refused ------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mayfly.admin.charts import PERIODS, ChartPoint, Period, points_of, rows_of
 from mayfly.clock import milliseconds
-from mayfly.jobs.browse.history import PERIODS, Period, Point, points_of, rows_of
-from mayfly.jobs.history import CYCLE, Sample, begin_of, by_span, charted, of_cycles, of_tally
-from mayfly.jobs.keep import CHARTED, EIGHT_HOURS, MINUTE, QUARTER, SPANS, TWO_HOURS, uncharted
-from mayfly.tally import BOUNDS, Count
+from mayfly.queue.prune import CHARTED, EIGHT_HOURS, MINUTE, QUARTER, SPANS, TWO_HOURS, uncharted
+from mayfly.stats.histograms import BOUNDS, Count
+from mayfly.stats.history import CYCLE, Sample, begin_of, by_span, charted, of_cycles, of_tally
 
 NOW = datetime(2026, 5, 4, 12, 34, 56, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -28,7 +28,7 @@ def samples_before(now: datetime, longest: timedelta) -> st.SearchStrategy[list[
     return st.lists(st.tuples(ages, st.sampled_from(["done", "failed", "dead", CYCLE]), counts), max_size=30)
 
 
-def points(samples: list[Sample], period: Period) -> list[Point]:
+def points(samples: list[Sample], period: Period) -> list[ChartPoint]:
     return list(points_of(rows_of(samples), period, NOW))
 
 

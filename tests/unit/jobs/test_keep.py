@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.jobs.keep import STEPS, cutoff
+from mayfly.queue.prune import STEPS, cutoff
 from tests.factories import NOON
 
 days = st.floats(0.001, 3650)

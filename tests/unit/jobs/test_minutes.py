@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mayfly.admin.fleet import CycleView, Gap, is_overrun, missed_between, with_gaps
 from mayfly.clock import milliseconds
-from mayfly.jobs.browse.cycles import CycleView
-from mayfly.jobs.browse.minutes import Gap, is_overrun, missed_between, with_gaps
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

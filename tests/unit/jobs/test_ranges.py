@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mayfly.dialect import dialect_named
+from mayfly.admin.filters import past, position_of, position_text, read_position
+from mayfly.db.dialects import dialect_named
 from mayfly.errors import BadField
-from mayfly.jobs.ranges import past, position_of, position_text, read_position
 
 AT = datetime(2026, 5, 4, 12, 0, 0, 123456, tzinfo=UTC)
 

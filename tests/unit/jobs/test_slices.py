@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.jobs.enqueue import BYTES_PER_STATEMENT, ROWS_PER_STATEMENT, NewJob, slices
+from mayfly.queue.insert import BYTES_PER_STATEMENT, ROWS_PER_STATEMENT, NewJob, slices
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

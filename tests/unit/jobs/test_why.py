@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from mayfly.jobs.pauses import Pause
-from mayfly.jobs.why import Circumstances, Lane, Row, explain
+from mayfly.admin.why import JobDiagnosis, JobRow, LaneState, explain
+from mayfly.queue.pauses import Pause
 from tests.factories import NOON
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 AN_HOUR_AGO = "2026-05-04 11:00:00 UTC (60 min ago)"
 
 
-def make_row(**changes: Any) -> Row:
+def make_row(**changes: Any) -> JobRow:
     """A job that is due and was never claimed."""
-    return Row(12, "send_email", "mail", "pending", 1, NOON - MINUTE, 0, 5)._replace(**changes)
+    return JobRow(12, "send_email", "mail", "pending", 1, NOON - MINUTE, 0, 5)._replace(**changes)
 
 
-def make_known(lane: Lane | None = None, **changes: Any) -> Circumstances:
+def make_known(lane: LaneState | None = None, **changes: Any) -> JobDiagnosis:
     """Everything is well: a cycle ran half a minute ago. What is changed may belong to the row."""
-    of_row = {name: changes.pop(name) for name in Row._fields if name in changes}
-    known = Circumstances(make_row(**of_row), lane or Lane(5), NOON, last_cycle_at=NOON - MINUTE / 2)
+    of_row = {name: changes.pop(name) for name in JobRow._fields if name in changes}
+    known = JobDiagnosis(make_row(**of_row), lane or LaneState(5), NOON, last_cycle_at=NOON - MINUTE / 2)
     return replace(known, **changes)
 
 
-def told(known: Circumstances) -> list[str]:
+def told(known: JobDiagnosis) -> list[str]:
     return [each.text for each in explain(known)]
 
 
@@ -46,7 +46,7 @@ def test_a_job_that_was_deferred_waits_for_a_window() -> None:
 def test_a_job_that_nothing_holds_up_is_next() -> None:
     """By the coming cycle, or by a runner that is alive."""
     assert told(make_known()) == ["It is next: the coming cycle will take it."]
-    assert told(make_known(Lane(5, running=2))) == ["It is next: one of 2 runners of its lane will take it."]
+    assert told(make_known(LaneState(5, running=2))) == ["It is next: one of 2 runners of its lane will take it."]
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_pause_says_since_when_by_whom_and_why(pause: Pause, sentence: str) ->
 )
 def test_a_delayed_job_says_until_when(changes: dict[str, Any], sentence: str) -> None:
     """And what for, where that is known. That others are before it is of no interest yet."""
-    known = make_known(Lane(1, running=1, jobs_before=3), run_at=NOON + 3 * HOUR, last_cycle_at=None, **changes)
+    known = make_known(LaneState(1, running=1, jobs_before=3), run_at=NOON + 3 * HOUR, last_cycle_at=None, **changes)
 
     assert told(known) == [sentence]
 
@@ -167,15 +167,18 @@ def test_what_a_due_job_once_waited_for_is_over() -> None:
         ),
         (make_known(crashes=2), "It waits for a runner of its own: it took its runner along 2 times."),
         (make_known(suspect=True), "It waits for a runner of its own: its runner died, perhaps over it."),
-        (make_known(Lane(5, external=True)), "The lane mail is external: no cycle serves it, others pull from it."),
-        (make_known(Lane(5, running=5)), "The lane mail is at its cap: 5 of 5 runners are alive."),
-        (make_known(Lane(5, jobs_before=7)), "7 due jobs of the lane mail come before it."),
         (
-            make_known(Lane(5, jobs_before=1000, is_counted_out=True)),
+            make_known(LaneState(5, external=True)),
+            "The lane mail is external: no cycle serves it, others pull from it.",
+        ),
+        (make_known(LaneState(5, running=5)), "The lane mail is at its cap: 5 of 5 runners are alive."),
+        (make_known(LaneState(5, jobs_before=7)), "7 due jobs of the lane mail come before it."),
+        (
+            make_known(LaneState(5, jobs_before=1000, is_counted_out=True)),
             "1000+ due jobs of the lane mail come before it.",
         ),
         (
-            make_known(Lane(5, passed_over=4)),
+            make_known(LaneState(5, passed_over=4)),
             "The lane mail was passed over 4 times for want of free slots.",
         ),
         (make_known(planner="web2"), "A cycle on web2 is planning just now."),
@@ -186,7 +189,7 @@ def test_what_a_due_job_once_waited_for_is_over() -> None:
         ),
     ],
 )
-def test_each_hindrance_of_a_due_job_has_its_sentence(known: Circumstances, sentence: str) -> None:
+def test_each_hindrance_of_a_due_job_has_its_sentence(known: JobDiagnosis, sentence: str) -> None:
     """By itself, and without the word that it is next."""
     assert told(known) == [sentence]
 
@@ -194,7 +197,7 @@ def test_each_hindrance_of_a_due_job_has_its_sentence(known: Circumstances, sent
 def test_several_reasons_are_all_told() -> None:
     """The strongest first: what somebody decided, what is broken, what is merely full."""
     known = make_known(
-        Lane(1, running=1, jobs_before=2), pauses=(Pause("lane", "mail", NOON),), last_cycle_at=NOON - HOUR
+        LaneState(1, running=1, jobs_before=2), pauses=(Pause("lane", "mail", NOON),), last_cycle_at=NOON - HOUR
     )
 
     assert [each.name for each in explain(known)] == ["paused", "no_cycle", "cap", "behind"]

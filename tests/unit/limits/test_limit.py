@@ -6,11 +6,11 @@ import pytest
 
 from mayfly import Job, concurrency, handler, rate
 from mayfly.errors import BadLimit, BadPayload, MayflyError
-from mayfly.jobs.enqueue import Door
-from mayfly.limits.limit import Limit, NoKey, strictest, wish_of
+from mayfly.limits.limit import Limit, NoKey, limit_request, strictest
+from mayfly.queue.insert import JobValidator
 from mayfly.registry import declared
 
-DOOR = Door(payload_limit=1 << 16, max_attempts=5)
+DOOR = JobValidator(payload_limit=1 << 16, max_attempts=5)
 
 
 def test_a_key_is_filled_from_the_payload() -> None:
@@ -38,7 +38,7 @@ def test_a_key_is_filled_from_the_payload() -> None:
 def test_a_payload_that_fills_no_key_is_told_why(payload: Any, reason: str) -> None:
     """The same words at enqueue and in the row of a job that came by SQL."""
     with pytest.raises(NoKey, match=reason):
-        wish_of([concurrency("smtp:{account}", 2)], payload)
+        limit_request([concurrency("smtp:{account}", 2)], payload)
 
 
 def test_enqueue_refuses_what_its_limits_cannot_be_said_of() -> None:
@@ -135,7 +135,7 @@ def test_what_counts_in_the_same_row_counts_once() -> None:
         concurrency("user:{sender}", 1),
     ]
 
-    wish = wish_of(limits, {"sender": 1, "reader": 1})
+    wish = limit_request(limits, {"sender": 1, "reader": 1})
 
     assert [(need.key, need.limit.span, need.limit.most) for need in wish] == [
         ("user:1", "day", 5),

@@ -5,19 +5,19 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from mayfly.fleet.counted import NEVER_ENDED, Cycles
-from mayfly.jobs.browse.capped import Capped
-from mayfly.jobs.browse.lanes import LaneView
-from mayfly.metrics.families import text_of
-from mayfly.metrics.figures import Figures
-from mayfly.tally import BOUNDS, Count
+from mayfly.admin.jobs import CappedCount
+from mayfly.admin.lanes import LaneView
+from mayfly.monitoring.metrics import MetricValues
+from mayfly.monitoring.prometheus import prometheus_text
+from mayfly.stats.histograms import BOUNDS, Count
+from mayfly.stats.history import NEVER_ENDED, CycleCounts
 from tests.factories import NOON
 
 
 def told(**changes: Any) -> dict[str, float]:
     """Each sample by its name and labels, as in the text."""
     empty: dict[str, Any] = {"counters": {}, "cycles": [], "lanes": [], "targets": {}}
-    text = text_of(Figures(**{**empty, **changes})).decode()
+    text = prometheus_text(MetricValues(**{**empty, **changes})).decode()
     return {
         f"{sample.name}{{{labels_of(sample)}}}": sample.value
         for family in text_string_to_metric_families(text)
@@ -29,14 +29,16 @@ def labels_of(sample: Any) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(sample.labels.items()))
 
 
-def make_cycles(host: str = "a", exit_code: int = 0, cycles: int = 1, at: datetime = NOON, **figures: int) -> Cycles:
+def make_cycles(
+    host: str = "a", exit_code: int = 0, cycles: int = 1, at: datetime = NOON, **figures: int
+) -> CycleCounts:
     usual = dict.fromkeys(("spawned", "successful", "timed_out", "rescued", "repeated", "pruned", "duration_ms"), 0)
-    return Cycles(host, exit_code, at, cycles, **{**usual, **figures})
+    return CycleCounts(host, exit_code, at, cycles, **{**usual, **figures})
 
 
 def make_lane(lane: str = "mail", due: int = 0, waits: float | None = None, **changes: Any) -> LaneView:
     empty: dict[str, Any] = dict.fromkeys(LaneView._fields)
-    counted = {"pending": Capped(due), "running": Capped(), "dead": Capped(), "runners": 0}
+    counted = {"pending": CappedCount(due), "running": CappedCount(), "dead": CappedCount(), "runners": 0}
     return LaneView(**{**empty, **counted, "lane": lane, "wait_seconds": waits, **changes})
 
 

@@ -2,39 +2,39 @@
 
 from datetime import UTC, datetime, timedelta
 
-from mayfly.limits.decide import Denial
-from mayfly.limits.limit import Limit, Need
-from runner.closed import BELIEVED, FLOW_SECONDS, ClosedKeys, Flow
+from mayfly.limits.limit import Limit, LimitKey
+from mayfly.limits.windows import Refusal
+from runner.limits import CACHE_TTL, FLOW_SECONDS, ClosedKeys, Flow
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
-SLOTS = Need("smtp:7", Limit("smtp:{account}", 2))
-DAILY = Need("smtp:7", Limit("smtp:{account}", 2, "day"))
+SLOTS = LimitKey("smtp:7", Limit("smtp:{account}", 2))
+DAILY = LimitKey("smtp:7", Limit("smtp:{account}", 2, "day"))
 
 
 def test_slots_in_use_are_believed_for_a_moment_and_a_window_until_it_ends() -> None:
     """Then they are asked for again; a key that nobody closed is open."""
     keys, tomorrow = ClosedKeys(), NOON + timedelta(days=1)
-    slots = keys.close(Denial(SLOTS), NOON, lambda: 0.5)
-    window = keys.close(Denial(DAILY, tomorrow), NOON, lambda: 0.5)
+    slots = keys.close(Refusal(SLOTS), NOON, lambda: 0.5)
+    window = keys.close(Refusal(DAILY, tomorrow), NOON, lambda: 0.5)
 
     assert keys.find((SLOTS,), NOON) is slots
-    assert keys.find((SLOTS,), NOON + BELIEVED) is None
-    assert keys.find((DAILY,), tomorrow - BELIEVED) is window
+    assert keys.find((SLOTS,), NOON + CACHE_TTL) is None
+    assert keys.find((DAILY,), tomorrow - CACHE_TTL) is window
     assert keys.find((DAILY,), tomorrow) is None
-    assert keys.find((Need("smtp:8", SLOTS.limit),), NOON) is None
+    assert keys.find((LimitKey("smtp:8", SLOTS.limit),), NOON) is None
 
 
 def test_a_job_of_ours_that_ends_makes_slots_worth_asking_for_and_no_window() -> None:
     """Those that were put off for them still count: whoever is put off next comes after them."""
     keys = ClosedKeys()
-    keys.close(Denial(SLOTS), NOON, lambda: 0.5).next_turn()
-    keys.close(Denial(DAILY, NOON + timedelta(days=1)), NOON, lambda: 0.5)
+    keys.close(Refusal(SLOTS), NOON, lambda: 0.5).next_turn()
+    keys.close(Refusal(DAILY, NOON + timedelta(days=1)), NOON, lambda: 0.5)
 
     keys.ask_again((SLOTS, DAILY))
 
     assert keys.find((SLOTS,), NOON) is None
     assert keys.find((DAILY,), NOON) is not None
-    assert keys.close(Denial(SLOTS), NOON, lambda: 0.5).put_off == 1
+    assert keys.close(Refusal(SLOTS), NOON, lambda: 0.5).put_off == 1
 
 
 def test_a_key_flows_while_our_jobs_move_it() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import monotonic
-from mayfly.page import Page
-from mayfly.timing import timing
+from mayfly.process.status_page import StatusPage
+from mayfly.process.timing import timing
 from runner.guard import STEP_SECONDS, Cause, Guard
 
 FAR = 10_000.0  # nothing may go off while the tests run
@@ -18,8 +18,8 @@ LEEWAY = timing().hard_exit_seconds + timing().settle_seconds
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Page:
-    return Page(tmp_path / "worker-1-1.page")
+def page(tmp_path: Path) -> StatusPage:
+    return StatusPage(tmp_path / "worker-1-1.page")
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def ends_at() -> float:
 
 
 @pytest.fixture
-def guard(ends_at: float, page: Page) -> Iterator[Guard]:
+def guard(ends_at: float, page: StatusPage) -> Iterator[Guard]:
     yield Guard(ends_at, page)
     signal.setitimer(signal.ITIMER_REAL, 0)
     faulthandler.cancel_dump_traceback_later()
 
 
-def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: Page, ends_at: float) -> None:
+def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: StatusPage, ends_at: float) -> None:
     """Interrupted at its limit, left behind two seconds later, and a second to write that down."""
     guard.watch_beside(inf)
     without_limit = page.hard_deadline
@@ -43,7 +43,7 @@ def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: Page, ends_at
     assert (without_limit, page.hard_deadline) == (ends_at + LEEWAY, ends_at - 5000 + LEEWAY)
 
 
-def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Guard, page: Page) -> None:
+def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Guard, page: StatusPage) -> None:
     """Never later than it must; to move it for each job that ends would cost a thread each."""
     first = monotonic() + 5000
     seen = []
@@ -54,7 +54,7 @@ def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Gu
     assert seen == pytest.approx([first, first, first + STEP_SECONDS, first])
 
 
-def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: Page, ends_at: float) -> None:
+def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: StatusPage, ends_at: float) -> None:
     """When nothing runs beside the main thread any more."""
     guard.watch_beside(ends_at - 5000)
     guard.relax_beside()

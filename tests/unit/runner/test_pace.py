@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.pace import HOLD_SECONDS, LARGEST_CLAIM, next_claim, way_given
+from runner.claims import MAX_CLAIM, TARGET_BATCH_SECONDS, next_claim, yield_seconds
 
-sizes = st.integers(1, LARGEST_CLAIM)
+sizes = st.integers(1, MAX_CLAIM)
 job_seconds = st.floats(1e-6, 60)
 
 
@@ -38,7 +38,7 @@ def test_a_claim_that_was_not_full_counts_by_its_jobs() -> None:
 @given(sizes, sizes, st.floats(0, 1e6))
 def test_a_claim_is_from_one_to_a_thousand(size: int, jobs: int, seconds: float) -> None:
     """Whatever was measured."""
-    assert 1 <= next_claim(size, jobs, seconds) <= LARGEST_CLAIM
+    assert 1 <= next_claim(size, jobs, seconds) <= MAX_CLAIM
 
 
 @given(sizes, job_seconds)
@@ -49,8 +49,8 @@ def test_what_is_held_settles_at_about_half_a_second(size: int, each: float) -> 
 
     held = size * each
     assert next_claim(size, size, held) == size
-    assert held <= HOLD_SECONDS * 1.001 or size == 1
-    assert held >= HOLD_SECONDS / 2 * 0.999 or size == LARGEST_CLAIM
+    assert held <= TARGET_BATCH_SECONDS * 1.001 or size == 1
+    assert held >= TARGET_BATCH_SECONDS / 2 * 0.999 or size == MAX_CLAIM
 
 
 @given(sizes, st.floats(0, 1e3), st.floats(0, 1e3))
@@ -71,4 +71,4 @@ def test_slower_jobs_are_never_claimed_in_larger_numbers(size: int, one: float, 
 )
 def test_who_could_only_put_jobs_off_rests(seconds: float, runners: int, rest: float) -> None:
     """Nine times as long as it took, for each runner of the lane."""
-    assert way_given(seconds, runners) == pytest.approx(rest)
+    assert yield_seconds(seconds, runners) == pytest.approx(rest)

@@ -10,16 +10,14 @@ import pytest
 from mayfly.errors import Interrupted
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.guard import Cause
-from runner.horizon import Horizon
-from runner.lifelines import LoopLifeline, ThreadLifeline
-from runner.loop import Loop
-from runner.mailbox import Mailbox
-from runner.run import Run
-from runner.threads import Threads
+from runner.concurrent.asyncio_jobs import AsyncExecutor
+from runner.concurrent.executor import Execution, Mailbox
+from runner.concurrent.thread_jobs import ThreadExecutor
+from runner.guard import Cause, RunnerDeadline
+from runner.job_runtime import AsyncRuntime, ThreadRuntime
 from tests.factories import make_job
 
-HORIZON = cast(Horizon, None)  # nobody asks for it
+HORIZON = cast(RunnerDeadline, None)  # nobody asks for it
 ROUNDS = 300
 PATIENCE_SECONDS = 60.0
 
@@ -28,11 +26,13 @@ def no_database(*_: object) -> NoReturn:
     raise AssertionError("nobody asked for a transaction")
 
 
-def make_run(function: Callable[..., Any], is_async: bool = False) -> Run:
-    return Run(make_job(), Handler("x", function, is_async=is_async, threads=None if is_async else 5), started=0.0)
+def make_run(function: Callable[..., Any], is_async: bool = False) -> Execution:
+    return Execution(
+        make_job(), Handler("x", function, is_async=is_async, threads=None if is_async else 5), started=0.0
+    )
 
 
-def interrupt(place: Loop | Threads, run: Run) -> None:
+def interrupt(place: AsyncExecutor | ThreadExecutor, run: Execution) -> None:
     run.note_interruption(0.0, Cause.TIMEOUT)
     place.interrupt(run)
 
@@ -57,11 +57,11 @@ def mailbox() -> Mailbox:
 
 
 @pytest.fixture
-def threads(mailbox: Mailbox) -> Threads:
-    return Threads(mailbox, lambda: ThreadLifeline("worker-1-1", HORIZON, no_database), no_database)
+def threads(mailbox: Mailbox) -> ThreadExecutor:
+    return ThreadExecutor(mailbox, lambda: ThreadRuntime("worker-1-1", HORIZON, no_database), no_database)
 
 
-def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: Threads) -> None:
+def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
     """By an exception, at its next step."""
     run = make_run(spin)
     threads.start(run)
@@ -71,7 +71,7 @@ def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: Threa
     assert isinstance(run.error, Interrupted)
 
 
-def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, threads: Threads) -> None:
+def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
     """Wherever in its end it meets the thread: the run comes back, with its result or interrupted, and only once."""
     results = []
     for _ in range(ROUNDS):
@@ -87,7 +87,7 @@ def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, thre
     assert all(each == "interrupted" or getattr(each, "outcome", None) for each in results)
 
 
-def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, threads: Threads) -> None:
+def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, threads: ThreadExecutor) -> None:
     """Who was may have left something behind."""
 
     def who(_job: Job) -> int:
@@ -111,7 +111,10 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
 
 def test_a_task_is_cancelled_on_the_loop(mailbox: Mailbox) -> None:
     """As one that was interrupted, since we did it."""
-    loop, run = Loop(mailbox, LoopLifeline("worker-1-1", HORIZON, no_database)), make_run(forever, is_async=True)
+    loop, run = (
+        AsyncExecutor(mailbox, AsyncRuntime("worker-1-1", HORIZON, no_database)),
+        make_run(forever, is_async=True),
+    )
     loop.start(run)
     interrupt(loop, run)
 
@@ -137,7 +140,7 @@ def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
         release.wait()
 
     loop, deaf, blocking = (
-        Loop(mailbox, LoopLifeline("worker-1-1", HORIZON, no_database)),
+        AsyncExecutor(mailbox, AsyncRuntime("worker-1-1", HORIZON, no_database)),
         make_run(ignore, is_async=True),
         make_run(block, is_async=True),
     )

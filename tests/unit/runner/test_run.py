@@ -5,10 +5,10 @@ from math import inf
 import pytest
 
 from mayfly.job import Job
+from mayfly.process.timing import timing
 from mayfly.registry import Handler
-from mayfly.timing import timing
+from runner.concurrent.executor import Execution
 from runner.guard import Cause
-from runner.run import Run
 from tests.factories import make_job
 
 GUARD = 150.0
@@ -17,8 +17,8 @@ GUARD = 150.0
 def plain(job: Job) -> None: ...
 
 
-def make_run(timeout: float | None = None) -> Run:
-    return Run(make_job(), Handler("fetch", plain, timeout=timeout, threads=5), started=100.0)
+def make_run(timeout: float | None = None) -> Execution:
+    return Execution(make_job(), Handler("fetch", plain, timeout=timeout, threads=5), started=100.0)
 
 
 @pytest.mark.parametrize(("timeout", "due"), [(None, GUARD), (20.0, 120.0), (80.0, GUARD)])

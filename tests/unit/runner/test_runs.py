@@ -8,11 +8,10 @@ from typing import NoReturn
 import pytest
 
 from mayfly.job import Job
-from mayfly.page import Page
+from mayfly.process.status_page import StatusPage
 from mayfly.registry import Handler, Registry
-from runner.guard import Guard
-from runner.horizon import Horizon
-from runner.runs import Runs
+from runner.concurrent.executor import RunningJobs
+from runner.guard import Guard, RunnerDeadline
 from tests.factories import make_job
 
 
@@ -25,17 +24,19 @@ def no_database(*_: object) -> NoReturn:
 
 
 @pytest.fixture
-def page(tmp_path: Path) -> Page:
-    return Page(tmp_path / "worker-1-1.page")
+def page(tmp_path: Path) -> StatusPage:
+    return StatusPage(tmp_path / "worker-1-1.page")
 
 
 @pytest.fixture
-def runs(page: Page) -> Runs:
+def runs(page: StatusPage) -> RunningJobs:
     registry = Registry({"fetch": Handler("fetch", forever, is_async=True)})
-    return Runs(registry, page, 3, "worker-1-1", Horizon(Guard(inf, page), page), no_database, no_database)
+    return RunningJobs(
+        registry, page, 3, "worker-1-1", RunnerDeadline(Guard(inf, page), page), no_database, no_database
+    )
 
 
-def test_as_many_start_as_there_are_slots(runs: Runs, page: Page) -> None:
+def test_as_many_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -> None:
     """Each stands on the page; the next one has to wait, and no more are claimed."""
     jobs = [make_job(type="fetch") for _ in range(4)]
 
@@ -44,7 +45,7 @@ def test_as_many_start_as_there_are_slots(runs: Runs, page: Page) -> None:
     assert runs.room_beside(["fetch"]) == 0
 
 
-def test_a_slot_is_free_again_when_its_run_has_ended(runs: Runs, page: Page) -> None:
+def test_a_slot_is_free_again_when_its_run_has_ended(runs: RunningJobs, page: StatusPage) -> None:
     """On the page too."""
     assert all(runs.start(make_job(type="fetch")) for _ in range(3))
     runs.remove(next(iter(runs)), succeeded=True)
@@ -52,7 +53,7 @@ def test_a_slot_is_free_again_when_its_run_has_ended(runs: Runs, page: Page) -> 
     assert (runs.room_beside(["fetch"]), len(page.read().running), page.read().done) == (1, 2, 1)
 
 
-def test_nobody_starts_beside_a_suspect(runs: Runs) -> None:
+def test_nobody_starts_beside_a_suspect(runs: RunningJobs) -> None:
     """Who dies with it could not be told from it; nor is anybody claimed to do so."""
     suspect = make_job(type="fetch", suspect=True)
 
@@ -61,7 +62,7 @@ def test_nobody_starts_beside_a_suspect(runs: Runs) -> None:
     assert runs.room_beside(["fetch"]) == 0
 
 
-def test_a_suspect_waits_until_it_is_alone(runs: Runs) -> None:
+def test_a_suspect_waits_until_it_is_alone(runs: RunningJobs) -> None:
     """Though there are slots."""
     assert runs.start(make_job(type="fetch"))
     suspect = make_job(type="fetch", suspect=True)

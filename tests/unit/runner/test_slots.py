@@ -6,7 +6,7 @@ import pytest
 
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.slots import free_slots, room_for_more
+from runner.concurrent.executor import free_slots, room_for_more
 
 
 def plain(job: Job) -> None: ...

@@ -10,16 +10,16 @@ from zlib import crc32
 import pytest
 
 from mayfly.clock import host_now, monotonic
-from mayfly.jobs.claim import Front
-from runner import turns
-from runner.turns import Turns
+from mayfly.queue.claim import ClaimCursor
+from runner import claims
+from runner.claims import ClaimLock
 
 PATIENCE_SECONDS = 60.0  # long enough that a busy machine is not taken for a turn that was waited for
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(claims, "LOCK_TIMEOUT_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def hold_a_turn(directory: Path) -> int:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with Turns(directory, "mail").turn():
+        with ClaimLock(directory, "mail").turn():
             os.write(writing, b".")
             signal.pause()
     os.read(reading, 1)
@@ -54,7 +54,7 @@ def end(pid: int) -> None:
 
 def seconds_to_a_turn(directory: Path, lane: str) -> float:
     started = monotonic()
-    with Turns(directory, lane).turn():
+    with ClaimLock(directory, lane).turn():
         return monotonic() - started
 
 
@@ -62,7 +62,7 @@ def test_a_second_waits_and_then_claims_all_the_same(
     tmp_path: Path, holder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A runner that hangs in its claim holds nobody up for longer than this."""
-    monkeypatch.setattr(turns, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(claims, "LOCK_TIMEOUT_SECONDS", 0.3)
 
     waited = seconds_to_a_turn(tmp_path, "mail")
 
@@ -83,7 +83,7 @@ def test_another_lane_has_turns_of_its_own(tmp_path: Path, holder: int) -> None:
 
 def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
     """Given back as soon as the claim is made, whatever became of it."""
-    with suppress(KeyError), Turns(tmp_path, "mail").turn():
+    with suppress(KeyError), ClaimLock(tmp_path, "mail").turn():
         raise KeyError
 
     started = monotonic()
@@ -92,29 +92,29 @@ def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
     assert monotonic() - started < PATIENCE_SECONDS
 
 
-FRONT = Front(1, host_now())
+FRONT = ClaimCursor(1, host_now())
 
 
 def test_a_front_is_known_to_all_runners_of_the_lane(tmp_path: Path) -> None:
     """To the microsecond; other lanes have their own."""
-    Turns(tmp_path, "mail").note(None, FRONT)
+    ClaimLock(tmp_path, "mail").note(None, FRONT)
 
-    assert Turns(tmp_path, "mail").front() == FRONT
-    assert Turns(tmp_path, "other").front() is None
+    assert ClaimLock(tmp_path, "mail").front() == FRONT
+    assert ClaimLock(tmp_path, "other").front() is None
 
 
 def test_lanes_of_one_checksum_have_fronts_of_their_own(tmp_path: Path) -> None:
     """They share a file: what one has noted would let the other pass over jobs that it never looked at."""
     one, other = "plumless", "buckeroo"
     assert crc32(one.encode()) == crc32(other.encode())
-    Turns(tmp_path, one).note(None, FRONT)
+    ClaimLock(tmp_path, one).note(None, FRONT)
 
-    assert (Turns(tmp_path, one).front(), Turns(tmp_path, other).front()) == (FRONT, None)
+    assert (ClaimLock(tmp_path, one).front(), ClaimLock(tmp_path, other).front()) == (FRONT, None)
 
 
 def test_a_claim_that_was_not_filled_leaves_no_front(tmp_path: Path) -> None:
     """What comes next may be older."""
-    lane = Turns(tmp_path, "mail")
+    lane = ClaimLock(tmp_path, "mail")
     lane.note(None, FRONT)
     lane.note(FRONT, None)
 
@@ -126,22 +126,22 @@ def test_a_front_is_as_old_as_the_last_look_from_the_beginning(
 ) -> None:
     """However often it was moved since: what came back before it is seen within a second."""
     seconds = [100.0]
-    monkeypatch.setattr(turns, "monotonic", lambda: seconds[0])
-    lane = Turns(tmp_path, "mail")
+    monkeypatch.setattr(claims, "monotonic", lambda: seconds[0])
+    lane = ClaimLock(tmp_path, "mail")
     lane.note(None, FRONT)
-    seconds[0] += turns.FRONT_SECONDS * 0.9
+    seconds[0] += claims.CURSOR_SECONDS * 0.9
     lane.note(lane.front(), FRONT)
     assert lane.front() == FRONT
 
-    seconds[0] += turns.FRONT_SECONDS * 0.2
+    seconds[0] += claims.CURSOR_SECONDS * 0.2
 
     assert lane.front() is None
 
 
 def test_a_front_from_before_a_restart_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's clock began anew."""
-    lane = Turns(tmp_path, "mail")
+    lane = ClaimLock(tmp_path, "mail")
     lane.note(None, FRONT)
-    monkeypatch.setattr(turns, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(claims, "monotonic", lambda: 0.0)
 
     assert lane.front() is None

@@ -8,7 +8,7 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.schedules.explained import words_of
+from mayfly.schedules.cron import describe_rule
 
 SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times of no place in particular
 
@@ -40,14 +40,14 @@ def field(first: int, last: int) -> st.SearchStrategy[str]:
 )
 def test_a_rule_is_said_as_people_say_it(rule: str, words: str) -> None:
     """Regular ones by their interval, others by their times and days."""
-    assert words_of(rule) == words
+    assert describe_rule(rule) == words
 
 
 @given(st.tuples(field(0, 59), field(0, 23), field(1, 28), field(1, 12), field(0, 6)).map(" ".join))
 def test_every_rule_has_words(rule: str) -> None:
     """Whatever is understood can be said, on one line."""
-    assert words_of(rule).strip()
-    assert "\n" not in words_of(rule)
+    assert describe_rule(rule).strip()
+    assert "\n" not in describe_rule(rule)
 
 
 @given(st.integers(2, 59))
@@ -57,4 +57,4 @@ def test_every_n_minutes_is_said_only_where_it_is_true(number: int) -> None:
     times = [next(rule) for _ in range(70)]
     apart = {later - earlier for earlier, later in pairwise(times)}
 
-    assert (words_of(f"*/{number} * * * *") == f"every {number} minutes") == (len(apart) == 1)
+    assert (describe_rule(f"*/{number} * * * *") == f"every {number} minutes") == (len(apart) == 1)

@@ -8,9 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mayfly.schedules import COMMAND
-from mayfly.schedules.entry import CATCH_UP, OVERLAP, Entry, line_of
-from mayfly.schedules.parse import Problem, parse_line, parse_text
-from mayfly.schedules.words import BadSchedule
+from mayfly.schedules.cron import BadSchedule
+from mayfly.schedules.parse import CATCH_UP, OVERLAP, ScheduleEntry, ScheduleProblem, line_of, parse_line, parse_text
 from tests.examples import in_full
 
 # --- what a line says -------------------------------------------------------------------------------------
@@ -18,7 +17,7 @@ from tests.examples import in_full
 
 def test_the_shortest_line() -> None:
     """A rule and a type; all else is as usual."""
-    assert parse_line("5 * * * * metric_rollup") == Entry("metric_rollup", "5 * * * *", "metric_rollup")
+    assert parse_line("5 * * * * metric_rollup") == ScheduleEntry("metric_rollup", "5 * * * *", "metric_rollup")
 
 
 def test_a_line_with_everything() -> None:
@@ -28,7 +27,7 @@ def test_a_line_with_everything() -> None:
         "catch_up=all jitter=5m overlap=skip max_attempts=2 name=first-monday"
     )
 
-    assert parse_line(line) == Entry(
+    assert parse_line(line) == ScheduleEntry(
         name="first-monday",
         expression="30 3 1-7 jan,jul mon",
         type="digest",
@@ -135,7 +134,7 @@ def test_the_good_lines_of_a_file_are_kept() -> None:
     text = "# ours\n\n@daily a\r\n  # more\n* 25 * * * b\n@hourly c"
 
     assert [
-        str(each) if isinstance(each, Problem) else (each.name, each.where) for each in parse_text(text, "f")
+        str(each) if isinstance(each, ScheduleProblem) else (each.name, each.where) for each in parse_text(text, "f")
     ] == [
         ("a", "f, line 3"),
         "f, line 5, column 3: '25' is no hour",
@@ -163,7 +162,7 @@ common = {
     "max_attempts": st.none() | st.integers(1, 1000),
 }
 typed = st.builds(
-    Entry,
+    ScheduleEntry,
     **common,
     type=names.filter(lambda name: name not in (COMMAND, "run:")),
     payload=st.dictionaries(st.text("ab é"), json_values, max_size=3).map(
@@ -171,12 +170,12 @@ typed = st.builds(
     ),
 )
 commanded = st.builds(
-    Entry, **common, type=st.just(COMMAND), command=commands, timeout=st.none() | st.integers(1, 86_400)
+    ScheduleEntry, **common, type=st.just(COMMAND), command=commands, timeout=st.none() | st.integers(1, 86_400)
 )
 
 
 @given(typed | commanded)
-def test_a_schedule_survives_the_way_through_its_line(entry: Entry) -> None:
+def test_a_schedule_survives_the_way_through_its_line(entry: ScheduleEntry) -> None:
     """What is written for a schedule from Python is read as the same schedule."""
     assert parse_line(line_of(entry)) == entry
 
@@ -194,4 +193,4 @@ def test_whatever_a_line_has_it_is_a_schedule_or_refused(line: str) -> None:
     """Never another error, and the column is in the line or just behind it."""
     [found, *_] = [*parse_text(line.replace("\n", " "), "file"), None]
 
-    assert found is None or isinstance(found, Entry) or 1 <= found.column <= len(line) + 1
+    assert found is None or isinstance(found, ScheduleEntry) or 1 <= found.column <= len(line) + 1

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mayfly.schedules.recurrence import due_times, last_due, next_due
+from mayfly.schedules.cron import due_times, last_due, next_due
 from tests.examples import in_full
 from tests.unit.schedules.clocks import DAY, Rule, changes_of, seen_due
 

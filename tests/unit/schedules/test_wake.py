@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from mayfly.clock import host_now
-from mayfly.schedules.wake import are_settled, forget_next, looks_of, may_be_due, note_next, schedule_files
+from mayfly.schedules.next_due import (
+    are_settled,
+    clear_next_due,
+    file_signatures,
+    may_be_due,
+    schedule_files,
+    write_next_due,
+)
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
 from tests.factories import NOON
@@ -45,16 +52,16 @@ def test_a_note_holds_until_the_next_is_due(tmp_path: Path, file: Path) -> None:
     """To the instant; none at all, or a forgotten one, says nothing."""
     settings = settings_in(tmp_path)
     before = may_be_due(settings, tmp_path, NOON)
-    note_next(tmp_path, looks_of([file]), NOON + MINUTE)
+    write_next_due(tmp_path, file_signatures([file]), NOON + MINUTE)
     noted = [may_be_due(settings, tmp_path, NOON + MINUTE + late) for late in (-timedelta.resolution, timedelta(0))]
-    forget_next(tmp_path)
+    clear_next_due(tmp_path)
 
     assert (before, noted, may_be_due(settings, tmp_path, NOON)) == (True, [False, True], True)
 
 
 def test_a_note_may_say_never(tmp_path: Path, file: Path) -> None:
     """A file of comments."""
-    note_next(tmp_path, looks_of([file]), None)
+    write_next_due(tmp_path, file_signatures([file]), None)
 
     assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
 
@@ -65,7 +72,7 @@ def test_an_edit_ends_a_note(tmp_path: Path, file: Path, edit: str) -> None:
     other = file.parent / "schedule.d" / "other"
     other.parent.mkdir()
     other.write_text("")
-    note_next(tmp_path, looks_of([file, other]), None)
+    write_next_due(tmp_path, file_signatures([file, other]), None)
     assert not may_be_due(settings_in(tmp_path), tmp_path, NOON)
 
     match edit:

@@ -14,7 +14,7 @@ from freezegun import freeze_time
 from pydantic import BaseModel
 
 from mayfly import Cancel, Dead, Job, MayflyError, Retry, Snooze, enqueue, enqueue_many, handler
-from mayfly.app import current_app
+from mayfly.client import current_app
 from mayfly.errors import BadPayload, NeedsTestDatabase, UnknownHandler
 from mayfly.registry import forget_local
 from mayfly.testing import run_inline
@@ -25,7 +25,7 @@ from tests.factories import NOON
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A home without settings; what a test declares is forgotten."""
     monkeypatch.setenv("MAYFLY_HOME", str(tmp_path))
-    monkeypatch.setattr("mayfly.app._apps", {})
+    monkeypatch.setattr("mayfly.client._apps", {})
     monkeypatch.setattr(sys, "path", [*sys.path])
     yield
     forget_local()

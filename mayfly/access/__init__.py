@@ -1,1 +1,0 @@
-"""Who may use the HTTP API, and for what: tokens with scopes."""

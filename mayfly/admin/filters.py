@@ -1,0 +1,315 @@
+"""A range of an index: jobs in the order of its key, read page by page, exact where times are equal."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from mayfly import json_text
+from mayfly.db.connection import Connection
+from mayfly.db.dialects import Dialect, utc_from_driver, utc_text
+from mayfly.errors import BadField, NoJobsSelected
+from mayfly.queue.count import find_lanes
+from mayfly.queue.failure import storable
+from mayfly.schema.tables import PRIORITIES, STATUSES, JobTable
+
+MAX_NUMBER = 2**63 - 1  # that every database takes
+Position = tuple[Any, ...]  # values of a key: where a page has ended
+FoundRow = Sequence[tuple[Any, ...]]  # the id of each job, and the values of its key
+
+
+class Range(NamedTuple):
+    source: str  # what stands behind FROM
+    id: str
+    key: tuple[str, ...]  # the columns by which the index is ordered: a time and a number, or a number alone
+    where: str  # what the index knows
+    values: Mapping[str, Any]
+    also: str = ""  # and what it does not know
+    ids: Sequence[int] | None = None
+    indexed: str = ""  # the table of the index, where `source` joins another to it
+
+    def find(
+        self,
+        connection: Connection,
+        size: int,
+        after: Position | None = None,
+        newest_first: bool = False,
+        floor: Position | None = None,
+    ) -> FoundRow:
+        """The next ones beyond a position, and none below the floor."""
+        statement = self.statement(after is not None, newest_first, floor is not None)
+        return connection.execute(statement, self.given(size, after, floor), self.ids).all()
+
+    def floor(self, connection: Connection, depth: int, after: Position | None = None) -> Position | None:
+        """Where so many rows have been passed, newest first, whatever they are; None if the index ends before."""
+        bare = self._replace(also="", source=self.indexed or self.source)
+        whole = bare.statement(after is not None, newest_first=True)
+        looking = f"{whole.removesuffix(':size')}1 OFFSET :size"
+        found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()
+        return None if found is None else position_of(found)
+
+    def number(self, connection: Connection, most: int, floor: Position | None = None) -> int:
+        """How many there are, none below the floor counted."""
+        order = ", ".join(self.key)
+        rest = self._rest(past(self.key, ">", "floor", or_equal=True) if floor is not None else "")
+        counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {rest} ORDER BY {order} LIMIT :size) AS found"
+        return int(connection.execute(counting, self.given(most, floor=floor), self.ids).scalar())
+
+    def statement(self, goes_on: bool = False, newest_first: bool = False, has_floor: bool = False) -> str:
+        beyond, direction = ("<", " DESC") if newest_first else (">", "")
+        after = past(self.key, beyond, "after") if goes_on else ""
+        floor = past(self.key, ">", "floor", or_equal=True) if has_floor else ""
+        order = ", ".join(f"{column}{direction}" for column in self.key)
+        return f"SELECT {', '.join((self.id, *self.key))} {self._rest(after, floor)} ORDER BY {order} LIMIT :size"
+
+    def newest(self, columns: str) -> str:
+        """Other columns of the newest rows."""
+        order = ", ".join(f"{column} DESC" for column in self.key)
+        return f"SELECT {columns} {self._rest()} ORDER BY {order} LIMIT :size"
+
+    def _rest(self, *further: str) -> str:
+        conditions = " AND ".join(each for each in (self.where, self.also, *further) if each)
+        return f"FROM {self.source} WHERE {conditions}" if conditions else f"FROM {self.source}"
+
+    def given(self, size: int, after: Position | None = None, floor: Position | None = None) -> Mapping[str, Any]:
+        named = {f"after_{number}": value for number, value in enumerate(after or ())}
+        named |= {f"floor_{number}": value for number, value in enumerate(floor or ())}
+        return {**self.values, **named, "size": size}
+
+
+def not_empty(connection: Connection, found: Sequence[Range], after: Position | None = None) -> list[Range]:
+    """Those that have a row beyond the position, whatever it is: only they need a share of a search."""
+    return [each for each in found if each.floor(connection, 1, after) is not None]
+
+
+def past(key: Sequence[str], beyond: str, name: str, or_equal: bool = False) -> str:
+    """Beyond the position of this name. The time stands alone too: so it is a range of the index."""
+    equal = "=" if or_equal else ""
+    if len(key) == 1:
+        return f"{key[0]} {beyond}{equal} :{name}_0"
+    time, number = key
+    later = f"{time} {beyond} :{name}_0 OR {number} {beyond}{equal} :{name}_1"
+    return f"{time} {beyond}= :{name}_0 AND ({later})"
+
+
+def position_of(found: Sequence[Any]) -> Position:
+    """Of a row that `find` gave. SQLite's times are texts, and stay what they are: it compares them as such."""
+    return tuple(each if isinstance(each, str | int) else utc_from_driver(each) for each in found[1:])
+
+
+def position_text(position: Position) -> str:
+    """For whoever asks for the next page."""
+    return "~".join(
+        utc_text(each).replace(" ", "T") if isinstance(each, datetime) else str(each).replace(" ", "T")
+        for each in position
+    )
+
+
+def read_position(dialect: Dialect, text: str, length: int) -> Position:
+    *times, number = text.split("~")
+    try:
+        position = *(dialect.moment(each.replace("T", " ")) for each in times), int(number)
+    except ValueError:
+        position = ()
+    if len(position) != length or abs(position[-1]) > MAX_NUMBER:
+        raise BadField("after", text, "what the page before has given as next")
+    return position
+
+
+MAX_ID = 2**63 - 1
+IDS_SHOWN = 20
+IDS_PER_RANGE = 1000
+
+ATTEMPTS = "mayfly_attempts AS a"
+
+# A job is known by the error of its last attempt.
+IS_LAST = "NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id)"
+
+
+class JobFilter(NamedTuple):
+    """The jobs that have all of what is named here."""
+
+    ids: tuple[int, ...] | None = None
+    group_key: str | None = None
+    lane: str | None = None
+    type: str | None = None
+    status: str | None = None
+    created_before: datetime | None = None
+    created_after: datetime | None = None
+    error: str | None = None  # the fingerprint of its last failed attempt
+    finished_after: datetime | None = None
+
+    def checked(self) -> "JobFilter":
+        """Or the sentence that says what is wrong."""
+        if self.status not in (None, *STATUSES):
+            raise BadField("status", self.status, f"one of {', '.join(STATUSES)}")
+        for each in self.ids or ():
+            if type(each) is not int or not 1 <= each <= MAX_ID:
+                raise BadField("id", each, "a whole number above 0, as large as an id can be")
+        for name in ("group_key", "lane", "type", "error"):
+            given = getattr(self, name)
+            if given is not None and (not isinstance(given, str) or storable(given) != given):
+                raise BadField(name, given, "a text that every database can hold")
+        return self
+
+    def open_to(self, statuses: Sequence[str], verb: str) -> "JobFilter":
+        """The same, for one who changes what is found. Everything is never meant."""
+        if self._replace(status=None) == JobFilter():
+            raise NoJobsSelected
+        if self.checked().status not in (None, *statuses):
+            raise BadField("status", self.status, f"one of {', '.join(statuses)}: {verb} changes no other")
+        return self
+
+    def __str__(self) -> str:
+        """As the audit says it."""
+        named = {name: value for name, value in self._asdict().items() if value is not None}
+        return " ".join(f"{name}={_time_text(value)}" for name, value in named.items()) or "all"
+
+
+def _time_text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="seconds")
+    if isinstance(value, tuple):
+        more = f",… ({len(value)})" if len(value) > IDS_SHOWN else ""
+        return ",".join(map(str, value[:IDS_SHOWN])) + more
+    return str(value)
+
+
+StatusConditions = Mapping[str, str]  # statuses in Mayfly's words, and what must hold besides, if anything
+
+
+def ranges(
+    connection: Connection, jobs: JobTable, which: JobFilter, statuses: StatusConditions, given: Mapping[str, Any]
+) -> list[Range]:
+    """Those in which all that is meant lies, and nothing twice."""
+    c, values = jobs.c, {**_values(which), **given}
+    wanted = {status: also for status, also in statuses.items() if which.status in (None, status)}
+    conditions = _conditions(jobs, which)
+    if len(wanted) < len(STATUSES) or any(wanted.values()):
+        conditions["status"] = f"({' OR '.join(f'({_is(jobs, *each)})' for each in wanted.items())})"
+    if which.ids is not None:
+        where, also = f"{{ids of {c.id}}}", _all_but(conditions)
+        return [Range(jobs.table, c.id, (c.id,), where, values, also, part) for part in _parts(which.ids)]
+    if which.error is not None:
+        source = f"{ATTEMPTS} JOIN {jobs.table} ON {jobs.table}.{c.id} = a.job_id"
+        also, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
+        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, indexed=ATTEMPTS)]
+    if which.group_key is not None:
+        also = _all_but(conditions, "group_key")
+        return [Range(jobs.table, c.id, (c.id,), conditions["group_key"], values, also)]
+    lanes = [which.lane] if which.lane is not None else find_lanes(connection, jobs)
+    also = _all_but(conditions, "lane", "status")
+    return [
+        Range(jobs.table, c.id, (c.run_at, c.id), along, {**values, "lane": lane}, also)
+        for lane in lanes
+        for along in _along_claim_index(jobs, wanted)
+    ]
+
+
+def all_jobs(jobs: JobTable, which: JobFilter, given: Mapping[str, Any]) -> Range:
+    """The whole table, in the order of arrival."""
+    c = jobs.c
+    return Range(jobs.table, c.id, (c.id,), "", {**_values(which), **given}, _all_but(_conditions(jobs, which)))
+
+
+def _along_claim_index(jobs: JobTable, wanted: StatusConditions) -> Iterator[str]:
+    """Lane, status and priority are equalities, so that run_at is a pure range."""
+    for status, also in wanted.items():
+        for priority in PRIORITIES:
+            yield f"{jobs.c.lane} = :lane AND {_is(jobs, status, also)} AND {jobs.c.priority} = {priority}"
+
+
+def _is(jobs: JobTable, status: str, also: str) -> str:
+    word = f"{jobs.c.status} = '{getattr(jobs, status)}'"
+    return f"{word} AND {also}" if also else word
+
+
+def _conditions(jobs: JobTable, which: JobFilter) -> dict[str, str]:
+    """By the name of what is asked for."""
+    c = jobs.c
+    told = {name: f"{getattr(c, name)} = :{name}" for name in ("group_key", "lane", "type")}
+    told |= {"created_before": f"{c.created_at} < :created_before"}
+    told |= {"created_after": f"{c.created_at} >= :created_after"}
+    told |= {"finished_after": f"{jobs.table}.{c.finished_at} >= :finished_after"}
+    return {name: condition for name, condition in told.items() if getattr(which, name) is not None}
+
+
+def _all_but(conditions: Mapping[str, str], *known: str) -> str:
+    return " AND ".join(condition for name, condition in conditions.items() if name not in known)
+
+
+def _values(which: JobFilter) -> dict[str, Any]:
+    named = which._asdict()
+    return {name: value for name, value in named.items() if value is not None and name not in ("ids", "status")}
+
+
+def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    distinct = sorted(set(ids))
+    return (distinct[start : start + IDS_PER_RANGE] for start in range(0, len(distinct), IDS_PER_RANGE))
+
+
+def pattern(text: str) -> str:
+    """For LIKE: what stands for other letters stands for itself."""
+    return f"%{_literal('text', text)}%"
+
+
+def field_pattern(name: str, value: str) -> str:
+    """What every payload with the field has; some others have it too."""
+    _literal("value", value)
+    return f'%"{_literal("field", name)}"%{_literal("value", _as_in_json(value))}%'
+
+
+def has_field(payload: str | None, name: str, value: str) -> bool:
+    """Whether a field of this name, at any depth, has this value as people write it, in whatever case. Pure."""
+    if payload is None:
+        return False
+    try:
+        found = _fields(json_text.decode(payload), name.lower())
+        return any(_written(each).lower() == value.lower() for each in found)
+    except ValueError:  # nested too deep for Python: came by plain SQL
+        return False
+
+
+def read_payloads(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> dict[int, str]:
+    """By the id of each, as JSON."""
+    if not ids:
+        return {}
+    rows = connection.execute(payloads_statement(jobs), ids=ids).all()
+    return {job_id: payload if isinstance(payload, str) else json.dumps(payload) for job_id, payload in rows}
+
+
+@cache
+def payloads_statement(jobs: JobTable) -> str:
+    return f"SELECT {jobs.c.id}, {jobs.c.payload} FROM {jobs.table} WHERE {{ids of {jobs.c.id}}}"
+
+
+def _fields(value: Any, name: str) -> Iterator[Any]:
+    inner: Sequence[Any] = ()
+    if isinstance(value, dict):
+        yield from (each for key, each in value.items() if key.lower() == name)
+        inner = list(value.values())
+    elif isinstance(value, list):
+        inner = value
+    for each in inner:
+        yield from _fields(each, name)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _as_in_json(text: str) -> str:
+    """Its longest word that needs no escape: quotes and other alphabets are written in several ways."""
+    plain = [
+        part for part in text.split() if part.isascii() and part.isprintable() and not {*part} & {'"', "\\", "/"}
+    ]
+    return max(plain, key=len, default="")
+
+
+def _literal(name: str, text: str) -> str:
+    if not isinstance(text, str) or (not text and name != "value") or storable(text) != text:
+        raise BadField(name, text, "a text that every database can hold")
+    for each in "!%_":
+        text = text.replace(each, f"!{each}")
+    return text.lower()

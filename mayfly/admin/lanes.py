@@ -1,0 +1,243 @@
+"""How it is with each lane: what waits, since when, what runs, what came of the last hour."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.jobs import MAX_COUNTED, CappedCount, facts_of
+from mayfly.clock import milliseconds
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.db.dialects import utc_from_driver
+from mayfly.errors import BadField
+from mayfly.fleet.cycles import KnownLane, known_lanes
+from mayfly.fleet.runners import live_by_lane
+from mayfly.queue import pauses
+from mayfly.queue.count import find_lanes, next_due
+from mayfly.queue.failure import storable
+from mayfly.queue.outcome import OutcomeKind
+from mayfly.queue.pauses import load_pauses
+from mayfly.schema.tables import NAME_LENGTH, PRIORITIES, JobTable
+from mayfly.settings import Settings
+
+HOUR = timedelta(hours=1)
+LANES_PER_STATEMENT = 50  # with five counts each; SQLite takes 500 SELECTs in one statement
+COUNTED_IN_ALL = 10 * MAX_COUNTED  # index entries: with more than ten lanes each is counted less far
+COUNTED_AT_LEAST = 1000
+FAILURE_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED, OutcomeKind.DEAD)
+
+SETTLED_SINCE = (
+    "SELECT lane, outcome, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= :since GROUP BY lane, outcome"
+)  # fmt: skip
+
+
+class LaneView(NamedTuple):
+    lane: str
+    pending: CappedCount  # due
+    oldest_due_at: datetime | None
+    wait_seconds: float | None  # of the oldest that is due
+    running: CappedCount  # jobs
+    runners: int
+    max_workers: int
+    set_by: str | None  # who set max_workers at run time
+    set_at: datetime | None
+    done_last_hour: int
+    failed_last_hour: int  # attempts
+    dead: CappedCount
+    next_run_at: datetime | None  # of the first that is not due yet
+    paused: str | None  # how it is: "paused: the vendor is down"
+    paused_until: datetime | None
+    paused_by: str | None
+    external: bool
+
+    def facts(self) -> dict[str, Any]:
+        return facts_of(self)
+
+
+class _LaneCounts(NamedTuple):
+    """What the table of jobs says of one lane."""
+
+    pending: CappedCount = CappedCount()
+    running: CappedCount = CappedCount()
+    dead: CappedCount = CappedCount()
+    oldest_due_at: datetime | None = None
+    next_run_at: datetime | None = None
+
+
+def list_lanes(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> list[LaneView]:
+    """Those that have rows, those that the settings name, and those that somebody paused or set."""
+    with_rows = find_lanes(connection, jobs)
+    found = _read_lanes(connection, jobs, with_rows, now)
+    known, paused = known_lanes(connection), load_pauses(connection, now).lanes
+    settled, live = _settled(connection, now - HOUR), live_by_lane(connection)
+    set_by_hand = {lane for lane, each in known.items() if each.set_by}
+    views = []
+    for lane in sorted({*with_rows, *settings.lanes, *paused, *set_by_hand, *live, *(each for each, _ in settled)}):
+        figures, by_hand, pause = found.get(lane, _LaneCounts()), known.get(lane, KnownLane()), paused.get(lane)
+        resolved, oldest = settings.lane(lane), figures.oldest_due_at
+        views.append(
+            LaneView(
+                lane=lane,
+                pending=figures.pending,
+                oldest_due_at=oldest,
+                wait_seconds=None if oldest is None else max(0.0, (now - oldest).total_seconds()),
+                running=figures.running,
+                runners=live.get(lane, 0),
+                max_workers=by_hand.max_workers or resolved.max_workers,
+                set_by=by_hand.set_by,
+                set_at=by_hand.set_at,
+                done_last_hour=settled.get((lane, OutcomeKind.DONE), 0),
+                failed_last_hour=sum(settled.get((lane, each), 0) for each in FAILURE_KINDS),
+                dead=figures.dead,
+                next_run_at=figures.next_run_at,
+                paused=pause.words if pause else None,
+                paused_until=pause.paused_until if pause else None,
+                paused_by=pause.paused_by if pause else None,
+                external=resolved.external,
+            )
+        )
+    return views
+
+
+def _settled(connection: Connection, since: datetime) -> Mapping[tuple[str, str], int]:
+    """A cycle's number is the millisecond in which it began."""
+    rows = connection.execute(SETTLED_SINCE, {"since": milliseconds(since)}).all()
+    return {(lane, outcome): int(number) for lane, outcome, number in rows}
+
+
+def _read_lanes(
+    connection: Connection, jobs: JobTable, names: Sequence[str], now: datetime
+) -> Mapping[str, _LaneCounts]:
+    cap = max(COUNTED_AT_LEAST, min(MAX_COUNTED, COUNTED_IN_ALL // max(1, len(names))))
+    found: dict[str, _LaneCounts] = {}
+    for start in range(0, len(names), LANES_PER_STATEMENT):
+        part = names[start : start + LANES_PER_STATEMENT]
+        values = {f"lane_{number}": lane for number, lane in enumerate(part)} | {"now": now}
+        counted = [[0, 0, 0] for _ in part]
+        for number, what, figure in connection.execute(count_statement(jobs, len(part), cap), values).all():
+            counted[number][what] += int(figure)
+        times: list[list[list[datetime]]] = [[[], []] for _ in part]
+        for number, what, at in connection.execute(time_statement(jobs, len(part)), values).all():
+            times[number][what] += [utc_from_driver(at)] if at is not None else []
+        for number, lane in enumerate(part):
+            pending, running, dead = (CappedCount.of(each, cap) for each in counted[number])
+            oldest, following = (min(each, default=None) for each in times[number])
+            found[lane] = _LaneCounts(pending, running, dead, oldest, following)
+    return found
+
+
+@cache
+def count_statement(jobs: JobTable, lanes: int, cap: int) -> str:
+    """For each lane what is due (0), what runs (1) and what is dead (2), each to one beyond the cap."""
+    return " UNION ALL ".join(
+        f"SELECT {number}, {what}, COUNT(*) FROM ({look}) AS counted_{number}_{part}"
+        for number in range(lanes)
+        for part, (what, look) in enumerate(_counts(jobs, f":lane_{number}", str(cap + 1)))
+    )
+
+
+def _counts(jobs: JobTable, lane: str, size: str) -> Iterator[tuple[int, str]]:
+    c = jobs.c
+    for priority in PRIORITIES:
+        yield 0, next_due(c.id, jobs, lane, str(priority), size)
+    for what, status in ((1, jobs.processing), (2, jobs.dead)):
+        order = f"{c.priority}, {c.run_at}, {c.id}"  # that of the index
+        where = f"{c.lane} = {lane} AND {c.status} = '{status}'"
+        yield what, f"SELECT {c.id} FROM {jobs.table} WHERE {where} ORDER BY {order} LIMIT {size}"
+
+
+@cache
+def time_statement(jobs: JobTable, lanes: int) -> str:
+    """For each lane and priority the first that is due (0), and the first that is not yet (1)."""
+    c = jobs.c
+    looks = []
+    for number in range(lanes):
+        for priority in PRIORITIES:
+            due = next_due(c.run_at, jobs, f":lane_{number}", str(priority), "1")
+            for what, look in enumerate((due, due.replace("<= :now", "> :now"))):
+                looks.append(
+                    f"SELECT {number}, {what}, MIN({c.run_at}) FROM ({look}) AS first_{number}_{priority}_{what}"
+                )
+    return " UNION ALL ".join(looks)
+
+
+MAX_WORKERS_SETTABLE = 1000
+SET_COLUMNS = ("lane", "max_workers", "set_at", "set_by")
+
+
+class Resumed(NamedTuple):
+    was_paused: bool
+    jobs: int = 0  # that are due again
+
+
+def pause(
+    database: Database,
+    jobs: JobTable,
+    kind: str,
+    name: str,
+    actor: Actor,
+    until: datetime | None = None,
+    reason: str | None = None,
+) -> bool:
+    """In place of a pause that is there already: True if there was one."""
+    now = database.clock.now()
+    if until is not None and until <= now:
+        raise BadField("until", until.isoformat(timespec="seconds"), "a time that is still to come")
+    new = pauses.Pause(_kind(kind), _name(name), now, until, actor.name, reason and storable(reason))
+    deed = AuditEntry(actor, f"pause {kind}", name, now, reason)
+
+    def work(connection: Connection) -> bool:
+        deed.note(connection)
+        return pauses.pause(connection, new)
+
+    was_paused = database.run(work)
+    if was_paused and kind == pauses.TYPE:
+        pauses.resume_jobs(database, jobs, name)  # to be put off again, until the new end
+    return was_paused
+
+
+def resume(database: Database, jobs: JobTable, kind: str, name: str, actor: Actor) -> Resumed:
+    """What a paused type had put off is due at once."""
+    now = database.clock.now()
+    deed = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
+
+    def work(connection: Connection) -> bool:
+        was_paused = pauses.resume(connection, kind, name, now)
+        if was_paused:
+            deed.note(connection)
+        return was_paused
+
+    was_paused = database.run(work)
+    moved = pauses.resume_jobs(database, jobs, name) if kind == pauses.TYPE else 0
+    return Resumed(was_paused, moved)
+
+
+def set_lane(database: Database, lane: str, max_workers: int | None, actor: Actor) -> None:
+    """On all hosts, until it is set anew; None lets the settings of each host hold again."""
+    if max_workers is not None and not (type(max_workers) is int and 1 <= max_workers <= MAX_WORKERS_SETTABLE):
+        raise BadField("max_workers", max_workers, f"a whole number from 1 to {MAX_WORKERS_SETTABLE}")
+    now = database.clock.now()
+    values = (None, None, None) if max_workers is None else (max_workers, now, actor.name)
+    row = dict(zip(SET_COLUMNS, (_name(lane), *values), strict=True))
+    told = "as the settings say" if max_workers is None else str(max_workers)
+    deed = AuditEntry(actor, "set lane", f"{lane} max_workers={told}", now)
+
+    def work(connection: Connection) -> None:
+        connection.execute(connection.dialect.upsert("mayfly_lanes", ("lane",), SET_COLUMNS), row)
+        deed.note(connection)
+
+    database.run(work)
+
+
+def _kind(given: str) -> str:
+    if given not in (pauses.LANE, pauses.TYPE):
+        raise BadField("kind", given, f"{pauses.LANE} or {pauses.TYPE}")
+    return given
+
+
+def _name(given: str) -> str:
+    if not isinstance(given, str) or not 1 <= len(given) <= NAME_LENGTH or storable(given) != given:
+        raise BadField("name", given, f"a text of 1 to {NAME_LENGTH} characters")
+    return given

@@ -1,1 +1,0 @@
-"""Batches for operators: the list, and an end for what a dead producer left."""

@@ -1,0 +1,161 @@
+"""MySQL and MariaDB, through PyMySQL."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from mayfly.db.dialects import base
+from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Found, Values, mysql_server, utc_text
+from mayfly.db.url import mysql_arguments
+from mayfly.errors import BadDatabaseOption, DriverMissing
+
+try:
+    import pymysql
+    from pymysql.constants import CLIENT, FIELD_TYPE
+    from pymysql.converters import conversions
+except ModuleNotFoundError as error:
+    raise DriverMissing("mysql", error.name or "") from error
+
+if TYPE_CHECKING:
+    from pymysql.cursors import Cursor
+
+    Raw = pymysql.Connection[Cursor]
+
+_TROUBLES = {
+    **dict.fromkeys((1213, 1205, 1020), ErrorKind.REPEAT),
+    1062: ErrorKind.TAKEN,
+    **dict.fromkeys((2002, 2003, 2006, 2013, 2014, 2055, 1047, 1053, 1180, 1927, 4031, 0), ErrorKind.AWAY),
+    **dict.fromkeys((1040, 1203, 1226), ErrorKind.CROWDED),
+    **dict.fromkeys((1044, 1045, 1049, 1130, 1142, 1143, 1698, 3118, 4151), ErrorKind.REFUSED),
+    **dict.fromkeys((1021, 1114, 1290, 1836, 3), ErrorKind.FULL),
+    1146: ErrorKind.NO_TABLE,
+}
+
+# PyMySQL reads a time by a regular expression, ten times slower than Python's own parser.
+_CONVERSIONS = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
+
+
+_RELEASED, _HELD = 1 << 61, 1 << 62  # told beside an id: see `finding`
+
+
+class MySQL(Dialect):
+    name = "mysql"
+    utc_now = "(UTC_TIMESTAMP(6))"
+    errors = pymysql.MySQLError
+    # Differs because in REPEATABLE READ, its default, nothing is seen that came later. Shared, as is INSERT IGNORE's.
+    newest = " LOCK IN SHARE MODE"
+    has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
+
+    def connect(self, url: str) -> "Raw":
+        session = (
+            f"SET SESSION time_zone='+00:00', wait_timeout={base.IDLE_SECONDS}, sql_mode='STRICT_ALL_TABLES', "
+            f"innodb_lock_wait_timeout={base.LOCK_SECONDS}"
+        )
+        ours = {
+            "connect_timeout": base.CONNECT_SECONDS,
+            "read_timeout": base.STATEMENT_SECONDS,
+            "write_timeout": base.STATEMENT_SECONDS,
+            "charset": "utf8mb4",
+            "autocommit": True,
+            "conv": _CONVERSIONS,
+            "init_command": session,
+        }
+        try:
+            given = mysql_arguments(url)
+            flags = given.get("client_flag", 0) | CLIENT.FOUND_ROWS  # an UPDATE counts the rows it found
+            raw = pymysql.connect(**{**given, **ours, "client_flag": flags})
+        except (TypeError, ValueError, OSError, pymysql.ProgrammingError) as error:
+            # Differs because PyMySQL is called with the options behind the ? and raises whatever Python does.
+            raise BadDatabaseOption(str(error).strip()) from error
+        with raw.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        return raw
+
+    def server(self, raw: "Raw") -> DatabaseServer:
+        with raw.cursor() as cursor:
+            cursor.execute("SELECT VERSION()")  # its greeting may be that of a proxy in front of it
+            [version] = cursor.fetchone() or ("",)
+        return mysql_server(str(version))
+
+    def is_cut(self, raw: "Raw") -> bool:
+        return not raw.open
+
+    def trouble(self, error: BaseException) -> ErrorKind:
+        code = error.args[0] if error.args else 0
+        return _TROUBLES.get(code, ErrorKind.OTHER) if isinstance(code, int) else ErrorKind.OTHER
+
+    def bound(self, value: Any) -> Any:
+        # Differs because it keeps no zone: it is given UTC without one, as a text: PyMySQL takes ten times as long.
+        return utc_text(value) if isinstance(value, datetime) else value
+
+    def ready(self, raw: "Raw", statement: str, values: Values) -> tuple[str, Values | None]:
+        # Differs because PyMySQL writes parameters into the text itself, and takes up to twice as long.
+        return statement % {name: _literal(raw, value) for name, value in values.items()}, None
+
+    def bundled(self, separator: str, columns: Sequence[str]) -> Sequence[str]:
+        # Differs because PyMySQL takes half a microsecond of Python for each column of each row; the others' drivers
+        # are written in C, and take longer to join the columns than to deliver them.
+        return [f"concat_ws('{separator}', {', '.join(columns)})"]
+
+    def in_order_of(self, index: str) -> str:
+        # Differs because it would look up the equalities alone, and begin with the oldest entry all the same.
+        return f" FORCE INDEX FOR ORDER BY ({index})"
+
+    def assignments(self, columns: Collection[str]) -> str:
+        # Differs because SIGNAL is a word of its language.
+        return ", ".join(f"`{name}` = :{name}" for name in columns)
+
+    def as_text(self, column: str) -> str:
+        # Differs because it casts to CHAR only; MariaDB's JSON is text already, MySQL's is not.
+        return f"CAST({column} AS CHAR)"
+
+    def keeping(self, _key: str, _condition: str) -> tuple[str, str]:
+        # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also softens other errors into
+        # warnings: every value has passed our own door by then.
+        return "IGNORE ", ""
+
+    def given(self, name: str) -> str:
+        # Differs because what others call excluded is a function here.
+        return f"VALUES({name})"
+
+    def held_key(self, _key: str) -> str:
+        # Differs because it has no partial indexes: a generated column has the key of those that hold it.
+        return "live_key"
+
+    def finding(self, id_column: str, key: str, over: str, changes: Mapping[str, str], replaceable: str) -> str:
+        # Differs because it has no RETURNING. A second statement would not find the holder inside an application's
+        # REPEATABLE READ; and two that read before they write would both hold what the other waits for.
+        replaced = (f"{name} = IF({replaceable}, {value}, {name})" for name, value in changes.items())
+        told = f"CASE WHEN {over} THEN {_RELEASED} WHEN {replaceable} THEN 0 ELSE {_HELD} END"
+        released = f"{key} = IF({over}, NULL, {key})"
+        noted = f"{id_column} = IF(LAST_INSERT_ID({id_column} + {told}), {id_column}, {id_column})"
+        return f" ON DUPLICATE KEY UPDATE {', '.join([*replaced, released, noted])}"
+
+    def found(self, lastrowid: int) -> Found:
+        # Differs because the number of rows that were changed cannot tell it: whether a row that stays as it is
+        # counts is for each connection to say. No id comes near these bits.
+        return Found(lastrowid % _RELEASED, lastrowid & _HELD != 0, lastrowid & _RELEASED != 0)
+
+    def insert_missing(self, table: str, _key: Collection[str], columns: Collection[str]) -> str:
+        # Differs because MySQL has no ON CONFLICT, see above.
+        return self.insert(table, columns, "IGNORE ")
+
+    def upsert(self, table: str, key: Collection[str], columns: Collection[str]) -> str:
+        # Differs because MySQL writes ON DUPLICATE KEY UPDATE where the others write ON CONFLICT.
+        changes = ", ".join(f"{name} = VALUES({name})" for name in columns if name not in key)
+        return f"{self.insert(table, columns)} ON DUPLICATE KEY UPDATE {changes}"
+
+    def packet_limit(self, connection: Any) -> int | None:
+        # Differs because MySQL answers a larger statement by cutting the connection (2006), not by an error.
+        return int(connection.execute("SELECT @@max_allowed_packet").scalar())
+
+
+def _literal(raw: "Raw", value: Any) -> Any:
+    if type(value) is int:
+        return value
+    if isinstance(value, datetime):
+        return f"'{utc_text(value)}'"
+    return raw.escape(value)
+
+
+DIALECT = MySQL()

@@ -1,0 +1,51 @@
+"""What a driver's error means to a person."""
+
+import re
+
+from mayfly.db.dialects import Dialect, ErrorKind
+from mayfly.errors import (
+    DatabaseAway,
+    DatabaseBusy,
+    DatabaseCrowded,
+    DatabaseError,
+    DatabaseFull,
+    DatabaseRefused,
+    DatabaseUnopenable,
+    SchemaDamaged,
+    SchemaMissing,
+    TableMissing,
+)
+from mayfly.schema.tables import VERSION_TABLE
+
+FIRST_TABLES = ("mayfly_jobs", VERSION_TABLE)  # a process that meets an empty database asks for one of these first
+
+# In the words of PostgreSQL, MySQL and SQLite; the database's or the schema's name may stand before it.
+_NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
+
+
+def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) -> DatabaseError | None:
+    """The sentence for a person; None for an error that is not known here."""
+    reason = first_line(error)
+    explained: dict[ErrorKind, DatabaseError] = {
+        ErrorKind.REPEAT: DatabaseBusy(where, tries, reason),
+        ErrorKind.AWAY: DatabaseAway(where, reason),
+        ErrorKind.CROWDED: DatabaseCrowded(where, reason),
+        ErrorKind.REFUSED: DatabaseRefused(where, reason),
+        ErrorKind.UNOPENABLE: DatabaseUnopenable(where, reason),
+        ErrorKind.FULL: DatabaseFull(where, reason),
+        ErrorKind.NO_TABLE: _missing(reason),
+    }
+    return explained.get(dialect.trouble(error))
+
+
+def _missing(reason: str) -> DatabaseError:
+    found = _NO_TABLE.search(reason)
+    if found is None or found["name"] in FIRST_TABLES:
+        return SchemaMissing()
+    if found["name"].startswith("mayfly_"):
+        return SchemaDamaged(found["name"])
+    return TableMissing(found["name"])
+
+
+def first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0].rstrip(".")

@@ -1,0 +1,1 @@
+"""Alerts, heartbeat, metrics, tracing and hooks."""

@@ -1,0 +1,133 @@
+"""Lanes and types that somebody has paused: the rows, and what is put off because of them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cache, partial
+from typing import NamedTuple
+
+from mayfly.db.connection import Connection
+from mayfly.db.database import Database
+from mayfly.db.dialects import utc_from_driver
+from mayfly.queue.count import find_lanes
+from mayfly.schema.tables import PRIORITIES, WAITING_LENGTH, JobTable
+
+LANE, TYPE = "lane", "type"
+PAUSED_FOR = timedelta(minutes=5)  # where a pause has no end; `resume` brings back sooner
+ROWS_PER_SLICE = 1000
+
+PAUSES = "SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses"
+ENDING = "DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name"
+
+
+class Pause(NamedTuple):
+    kind: str  # LANE or TYPE
+    name: str
+    paused_at: datetime
+    paused_until: datetime | None = None
+    paused_by: str | None = None
+    reason: str | None = None
+
+    def holds(self, now: datetime) -> bool:
+        """One with an end time ends by itself."""
+        return self.paused_until is None or now < self.paused_until
+
+    @property
+    def words(self) -> str:
+        return f"paused: {self.reason}" if self.reason else "paused"
+
+    @property
+    def waiting_for(self) -> str:
+        """What is written to jobs that it puts off."""
+        return f"{self.kind} {self.name} is {self.words}"[:WAITING_LENGTH]
+
+    def put_off_until(self, now: datetime) -> datetime:
+        return self.paused_until or now + PAUSED_FOR
+
+
+class Pauses(NamedTuple):
+    """All that hold at one moment, by name."""
+
+    lanes: Mapping[str, Pause]
+    types: Mapping[str, Pause]
+
+    @classmethod
+    def of(cls, pauses: Iterable[Pause]) -> "Pauses":
+        known = list(pauses)
+        return cls(*({each.name: each for each in known if each.kind == kind} for kind in (LANE, TYPE)))
+
+
+def load_pauses(connection: Connection, now: datetime) -> Pauses:
+    """Few rows, if any: to read them all is one look."""
+    found = (_pause(*row) for row in connection.execute(PAUSES).all())
+    return Pauses.of(each for each in found if each.holds(now))
+
+
+def pause(connection: Connection, new: Pause) -> bool:
+    """In place of one that is there already: True if there was."""
+    was_paused = _is_paused(connection, new.kind, new.name, new.paused_at)
+    row = new._asdict()
+    connection.execute(connection.dialect.upsert("mayfly_pauses", ("kind", "name"), row), row)
+    return was_paused
+
+
+def resume(connection: Connection, kind: str, name: str, now: datetime) -> bool:
+    """True if it was paused."""
+    was_paused = _is_paused(connection, kind, name, now)
+    connection.execute(ENDING, {"kind": kind, "name": name})
+    return was_paused
+
+
+def _is_paused(connection: Connection, kind: str, name: str, now: datetime) -> bool:
+    found = load_pauses(connection, now)
+    return name in (found.lanes if kind == LANE else found.types)
+
+
+def resume_jobs(database: Database, jobs: JobTable, type_name: str, lanes: Iterable[str] | None = None) -> int:
+    """Make due again what a pause of this type has put off; how many jobs that were. A slice, a commit."""
+    if lanes is None:
+        lanes = database.read(lambda connection: find_lanes(connection, jobs))
+    return sum(_resume_slice(database, jobs, type_name, lane, each) for lane in lanes for each in PRIORITIES)
+
+
+def _resume_slice(database: Database, jobs: JobTable, type_name: str, lane: str, priority: int) -> int:
+    """Along the claim index, and on from where the last slice ended: what lies before was not ours to move."""
+    now = database.clock.now()
+    looking = postpone_statement(jobs)
+    values = {"lane": lane, "priority": priority, "type": type_name, "after": now, "size": ROWS_PER_SLICE}
+    moved = 0
+    while found := database.read(lambda connection: connection.execute(looking, values).all()):
+        moved += database.once(partial(_make_due, jobs, type_name, [job_id for job_id, _run_at in found], now))
+        values["after"] = utc_from_driver(found[-1][1])
+    return moved
+
+
+def _make_due(jobs: JobTable, type_name: str, ids: Sequence[int], now: datetime, connection: Connection) -> int:
+    return connection.execute(resume_jobs_statement(jobs), {"now": now, "type": type_name}, ids).rowcount
+
+
+@cache
+def postpone_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    return (
+        f"SELECT {c.id}, {c.run_at} FROM {jobs.table} WHERE {c.lane} = :lane AND {c.status} = '{jobs.pending}'"
+        f" AND {c.priority} = :priority AND {c.run_at} >= :after AND {_postpone(jobs)}"
+        f" ORDER BY {c.run_at}, {c.id} LIMIT :size"
+    )
+
+
+@cache
+def resume_jobs_statement(jobs: JobTable) -> str:
+    c = jobs.c
+    return (
+        f"UPDATE {jobs.table} SET {c.run_at} = :now, {c.waiting_for} = NULL"
+        f" WHERE {{ids of {c.id}}} AND {c.status} = '{jobs.pending}' AND {_postpone(jobs)}"
+    )
+
+
+def _postpone(jobs: JobTable) -> str:
+    """Whatever the reason was: a pause may have been given another one since."""
+    return f"{jobs.c.type} = :type AND {jobs.c.waiting_for} LIKE 'type % is paused%'"
+
+
+def _pause(kind: str, name: str, paused_at: datetime, paused_until: datetime | None, *rest: str | None) -> Pause:
+    return Pause(kind, name, utc_from_driver(paused_at), paused_until and utc_from_driver(paused_until), *rest)

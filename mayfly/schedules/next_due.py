@@ -1,0 +1,87 @@
+"""Whether a schedule may be due, told without reading one: an idle cycle asks this, so it imports next to nothing.
+
+A full cycle leaves a note in the state directory: when the next schedule of this host is due, and what the schedule
+files looked like when it read them. As long as they look the same, nothing is due before that time.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mayfly.settings.values import SCHEDULE_FILES, under_home
+
+if TYPE_CHECKING:
+    from mayfly.settings.shape import Settings
+
+NEXT_DUE_FILE = "schedules"
+NEVER = "never"
+SETTLED = timedelta(seconds=2)  # a file may change twice within one tick of its time stamp
+
+
+def schedule_files(settings: "Settings") -> list[Path]:
+    """Every file that should be read; one that was named and is missing is among them."""
+    usual = {under_home(Path(each), settings.home) for each in SCHEDULE_FILES}
+    return [file for path in settings.schedule_files for file in _files_at(path, is_usual=path in usual)]
+
+
+def _files_at(path: Path, is_usual: bool) -> Iterator[Path]:
+    try:
+        named = sorted(path.iterdir())
+    except FileNotFoundError:
+        if not is_usual:
+            yield path
+    except OSError:  # a file; or a directory that is closed to us, which whoever reads it will tell
+        yield path
+    else:
+        yield from (each for each in named if not each.name.startswith(".") and not each.name.endswith("~"))
+
+
+def file_signatures(files: list[Path]) -> str:
+    """What changes with every edit: place, size and times; of one that is missing, that it is."""
+    return "\n".join(map(_signature, files))
+
+
+def _signature(file: Path) -> str:
+    try:
+        facts = file.stat()
+    except OSError:
+        return f"{file} missing"
+    return f"{file} {facts.st_dev} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
+
+
+def may_be_due(settings: "Settings", directory: Path, now: datetime) -> bool:
+    """False only if surely nothing is due on this host: there are no schedules, or the note says so."""
+    files = schedule_files(settings)
+    if not files:
+        return False
+    try:
+        at, _, looks = (directory / NEXT_DUE_FILE).read_text("utf-8").partition("\n")
+    except OSError:
+        return True
+    return looks != file_signatures(files) or (at != NEVER and now >= datetime.fromisoformat(at))
+
+
+def write_next_due(directory: Path, looks: str, at: datetime | None) -> None:
+    """Written whole or not at all. `looks` was taken before the files were read."""
+    draft = directory / f"{NEXT_DUE_FILE}.new"
+    draft.write_text(f"{NEVER if at is None else at.isoformat()}\n{looks}", "utf-8")
+    draft.replace(directory / NEXT_DUE_FILE)
+
+
+def clear_next_due(directory: Path) -> None:
+    """The next cycle must read the files."""
+    (directory / NEXT_DUE_FILE).unlink(missing_ok=True)
+
+
+def are_settled(files: list[Path], host_now: datetime) -> bool:
+    """Whether their looks can be trusted: each was last touched a while ago, by this host's clock."""
+    newest = max((_changed(file) for file in files), default=0.0)
+    return newest < (host_now - SETTLED).timestamp()
+
+
+def _changed(file: Path) -> float:
+    try:
+        return file.stat().st_ctime
+    except OSError:
+        return 0.0

@@ -1,0 +1,1 @@
+"""The tables: their columns, their version and their migrations."""

@@ -1,0 +1,143 @@
+"""Count what was settled, and keep the figures of each cycle: the source of every chart, metric and estimate."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from mayfly.clock import milliseconds
+from mayfly.db.connection import Connection
+from mayfly.job import Job
+from mayfly.queue.outcome import OutcomeKind, Settlement, Settler
+from mayfly.stats.counters import add_to_counters
+from mayfly.stats.durations import TypeDurations, type_durations
+from mayfly.stats.histograms import (
+    Count,
+    Key,
+    Sample,
+    Tally,
+    add,
+    bucket,
+    count_samples,
+    histogram_text,
+    stored_count,
+)
+from mayfly.stats.history import add_to_history, of_tally
+
+MILLISECOND = timedelta(milliseconds=1)
+KEY = ("cycle_id", "lane", "type", "outcome", "worker_id")
+FIGURES = ("jobs", "durations", "waits")
+ADDED_UP = ""  # the writer's name on totals that stand for the whole cycle
+LOST_TOTALS = "lease lost"  # counted beside the outcomes: a job that somebody else owned when it was to be settled
+STRAYS = timedelta(minutes=10)  # after which nobody but a runner that is known to live can add to a cycle's totals
+
+RECENT = timedelta(days=1)
+MAX_RECENT = 2000  # rows: what a cycle may spend on the past, however many types and hosts there are
+
+RECENT_TOTALS = (
+    "SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since"
+    f" ORDER BY cycle_id DESC LIMIT {MAX_RECENT}"
+)
+OF_CYCLE = (
+    "SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
+)
+WRITING = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id"
+NOT_ADDED_UP = "SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before"
+
+
+def add_to_totals(connection: Connection, settler: Settler, before: Tally, counted: Mapping[Key, Count]) -> Tally:
+    """Add to what this process has counted so far, and write the new figures."""
+    total = add(before, counted)
+    write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in counted})
+    return total
+
+
+def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: Tally) -> None:
+    """Absolute figures of one writer: writing them twice changes nothing."""
+    if not tally:
+        return
+    rows = [
+        {
+            **_key_columns(key),
+            "cycle_id": cycle_id,
+            "worker_id": counted_as,
+            "jobs": count.jobs,
+            "durations": histogram_text(count.durations),
+            "waits": histogram_text(count.waits),
+        }
+        for key, count in sorted(tally.items())
+    ]
+    connection.execute_many(connection.dialect.upsert("mayfly_totals", KEY, (*KEY, *FIGURES)), rows)
+
+
+def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
+    """Replace what each runner wrote by one row a lane, type and outcome. Who reads before, adds up himself.
+
+    The rows of a runner that is still at work stay its own: it would write them again, with what it had before.
+    """
+    at_work = set(connection.execute(WRITING, {"cycle_id": cycle_id}).scalars())
+    tally: dict[Key, Count] = {}
+    ended: dict[Key, Count] = {}
+    new: dict[Key, Count] = {}
+    writers = set()
+    for worker_id, lane, type_name, outcome, *figures in connection.execute(OF_CYCLE, {"cycle_id": cycle_id}).all():
+        one = {(lane, type_name, outcome): stored_count(*figures)}
+        tally = add(tally, one)
+        if worker_id not in at_work:
+            writers.add(worker_id)
+            ended = add(ended, one)
+            new = add(new, one) if worker_id != ADDED_UP else new
+    if new:
+        done = [{"cycle_id": cycle_id, "worker_id": each} for each in sorted(writers)]
+        connection.execute_many(
+            "DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id", done
+        )
+        write_totals(connection, cycle_id, ADDED_UP, ended)
+        add_to_counters(connection, new)
+        add_to_history(connection, of_tally(cycle_id, new))
+    return tally
+
+
+def read_usual(connection: Connection, now: datetime) -> TypeDurations:
+    """How long jobs take, by what the last cycles counted."""
+    return type_durations(connection.execute(RECENT_TOTALS, {"since": milliseconds(now - RECENT)}).all())
+
+
+def add_up_strays(connection: Connection, now: datetime) -> None:
+    """The totals of cycles that nobody summed up: their dispatcher was killed, or their runners outlived it."""
+    for cycle_id in connection.execute(NOT_ADDED_UP, {"before": milliseconds(now - STRAYS)}).scalars():
+        add_up_totals(connection, cycle_id)
+
+
+def _key_columns(key: Key) -> dict[str, str]:
+    lane, type_name, outcome = key
+    return {"lane": lane, "type": type_name, "outcome": outcome}
+
+
+def count(settlements: Iterable[Settlement], now: datetime) -> dict[Key, Count]:
+    alike: defaultdict[tuple[str, OutcomeKind, int | None], list[Job]] = defaultdict(list)
+    for job, outcome, duration_ms in settlements:
+        alike[job.type, outcome.kind, duration_ms].append(job)
+    return count_samples(
+        sample
+        for (_type, kind, duration_ms), jobs in alike.items()
+        for sample in _samples(jobs, kind, duration_ms, now)
+    )
+
+
+def _samples(jobs: Sequence[Job], kind: OutcomeKind, duration_ms: int | None, now: datetime) -> Iterator[Sample]:
+    """One for all of them where the longest and the shortest wait are alike: a backlog's mostly are."""
+    key = (jobs[0].lane, jobs[0].type, kind.value)
+    due = [job.run_at for job in jobs if job.run_at is not None and duration_ms is not None]
+    if len(due) < len(jobs):
+        yield key, duration_ms, None, len(jobs) - len(due)
+    if not due:
+        return
+
+    def waited_ms(run_at: datetime) -> int:
+        return max(0, (now - run_at) // MILLISECOND - (duration_ms or 0))
+
+    longest, shortest = waited_ms(min(due)), waited_ms(max(due))
+    if bucket(longest) == bucket(shortest):
+        yield key, duration_ms, longest, len(due)
+    else:
+        yield from ((key, duration_ms, waited_ms(run_at), 1) for run_at in due)

@@ -1,1 +1,0 @@
-"""Commands around the installation: prune, completion for shells, the man page."""

@@ -1,0 +1,1 @@
+"""Jobs that run side by side: threads and asyncio tasks."""
