@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from mayfly.db.connection import Connection
 from mayfly.schema.tables import PRIORITIES, JobTable
@@ -104,14 +103,13 @@ COUNT_AT_LEAST = 1000
 LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
 
 
-@dataclass(frozen=True)
-class Due:
+class Due(NamedTuple):
     lane: str
     pending: int
     capped: bool  # there may be more: the count stopped here
 
     def plus(self, more: int) -> "Due":
-        return replace(self, pending=self.pending + more)
+        return self._replace(pending=self.pending + more)
 
     def __str__(self) -> str:
         return f"{self.pending}+" if self.capped else str(self.pending)

@@ -63,13 +63,15 @@ def masked(text: str, home: Path) -> str:
 
 # Python does not tell of the one module that is imported by a text: the dialect of this very database.
 OURS = {
-    *("dispatcher", "dispatcher.lock", "dispatcher.idle", "dispatcher.idle"),
-    *(f"mayfly{module}" for module in ("", ".clock", ".connection", ".engine", ".errors", ".events", ".exits")),
-    *(f"mayfly{module}" for module in (".explaining", ".logs", ".pool", ".schema", ".statedir", ".version")),
-    *(f"mayfly.db.dialects{module}" for module in ("", ".address", ".base", ".choose", ".server")),
+    *("dispatcher", "dispatcher.lock", "dispatcher.idle"),
+    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".log", ".log_messages")),
+    *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".errors", ".pool", ".url")),
+    *(f"mayfly.db.dialects{module}" for module in ("", ".base")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".statements")),
-    *(f"mayfly.queue{module}" for module in ("", ".childless", ".keep", ".looks", ".prune")),
-    *(f"mayfly.schedules{module}" for module in ("", ".wake")),
+    *(f"mayfly.process{module}" for module in ("", ".exits", ".state_dir")),
+    *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),
+    *(f"mayfly.schedules{module}" for module in ("", ".next_due")),
+    *(f"mayfly.schema{module}" for module in ("", ".tables", ".version")),
     *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
     *(f"mayfly.settings{module}" for module in (".quick", ".rules", ".shape", ".sources", ".values")),
 }
