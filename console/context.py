@@ -21,7 +21,6 @@ from mayfly.monitoring.on_dead import Announce, announcer
 from mayfly.queue import external
 from mayfly.queue.external import ExternalTotals
 from mayfly.queue.policy import Backoff, RetryContext
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 
 T = TypeVar("T")
@@ -51,7 +50,7 @@ class ConsoleContext:
 
     async def _look_for_work(self, most: Mapping[str, int]) -> Mapping[str, int]:
         now = self.database.clock.now()
-        return await self.look(lambda connection: external.due(connection, JOBS, most, now))
+        return await self.look(lambda connection: external.due(connection, most, now))
 
     def chances(self) -> RetryContext:
         """How a job comes back that failed outside: nobody here knows a handler's own backoff."""

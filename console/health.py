@@ -15,7 +15,6 @@ from mayfly.clock import monotonic
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError
 from mayfly.log import Log
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 
 CACHE_SECONDS = 1.0  # everybody may ask; the database is asked once a second at most
@@ -77,7 +76,7 @@ class HealthCheck:
 
     def _vitals(self) -> HealthSnapshot:
         now = self._database.clock.now()
-        return self._database.read(lambda connection: health.read_snapshot(connection, JOBS, self._settings, now))
+        return self._database.read(lambda connection: health.read_snapshot(connection, self._settings, now))
 
 
 def told(vitals: HealthSnapshot, found: list[Problem]) -> HealthResponse:

@@ -26,7 +26,7 @@ from mayfly.errors import CannotListen
 from mayfly.fleet.runners import OUTSIDE
 from mayfly.log import Log
 from mayfly.queue.external import ExternalTotals
-from mayfly.schema.tables import JOBS, NAME_LENGTH
+from mayfly.schema.tables import NAME_LENGTH
 from mayfly.settings import Settings
 
 ROUTERS: Sequence[APIRouter] = (health.router, metrics.router, v1)
@@ -103,7 +103,7 @@ def open_context(settings: Settings, database: Database, log: Log, connections: 
         database=database,
         producer=producer,
         log=log,
-        books=ExternalTotals(database, JOBS, name[:NAME_LENGTH]),
+        books=ExternalTotals(database, name[:NAME_LENGTH]),
         rate=RateLimiter(settings.console_rate),
         threads=CapacityLimiter(connections),
     )

@@ -19,7 +19,6 @@ from mayfly.process.timing import timing
 from mayfly.queue.count import COUNT_AT_LEAST, Due, count_due, first_released
 from mayfly.queue.pauses import Pause, load_pauses
 from mayfly.queue.rescue import long_lease
-from mayfly.schema.tables import JOBS
 
 NO_RUNNERS: Mapping[str, int] = MappingProxyType({})
 
@@ -94,7 +93,7 @@ def count_work(connection: Connection, world: CycleContext) -> CountedWork:
 
     now = world.database.clock.now()
     return CountedWork(
-        due=tuple(count_due(connection, JOBS, now, cap_of)),
+        due=tuple(count_due(connection, now, cap_of)),
         running=live_by_lane(connection),
         running_here=live_on_host(connection, world.place.host),
         lanes=lanes,
@@ -265,5 +264,5 @@ def _with_first(world: CycleContext, assignment: Assignment) -> Assignment:
     if not assignment.is_whole or not assignment.usual or lane not in world.usual.deferred:
         return assignment
     now, types = world.database.clock.now(), assignment.usual.keys()
-    found = world.database.read(lambda connection: first_released(connection, JOBS, lane, types, now))
+    found = world.database.read(lambda connection: first_released(connection, lane, types, now))
     return replace(assignment, begins_with=found)

@@ -27,7 +27,6 @@ from mayfly.process import command_line, exits
 from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import lock_path, open_state_dir, state_dir
 from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import JOBS
 from mayfly.schema.version import require_version
 from mayfly.settings import Settings
 from mayfly.settings.quick import quick_settings
@@ -199,7 +198,7 @@ def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Databas
     """A misspelled lane would be a cycle that does nothing, every minute."""
     if not lanes:
         return
-    known = set(database.read(lambda connection: find_lanes(connection, JOBS)))
+    known = set(database.read(lambda connection: find_lanes(connection)))
     known |= settings.lanes.keys()
     for lane in sorted(lanes - known):
         from difflib import get_close_matches  # here, as in the registry: no cycle that goes well needs it

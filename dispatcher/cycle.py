@@ -27,7 +27,6 @@ from mayfly.fleet.plan_lock import planning
 from mayfly.process.fork import adopt_orphans
 from mayfly.queue.batches import completed_since
 from mayfly.queue.prune import keep_from, prune
-from mayfly.schema.tables import JOBS
 from mayfly.schema.version import require_version
 from mayfly.stats.history import count_cycles
 from mayfly.stats.totals import add_up_strays, add_up_totals
@@ -241,7 +240,7 @@ def prune_old(world: CycleContext) -> int:
     if step := database.refresh_clock():
         world.log.say(log_messages.prune_skipped(step))
         return 0
-    pruned = prune(database, JOBS, keep_from(world.settings))
+    pruned = prune(database, keep_from(world.settings))
     if pruned:
         world.log.say(log_messages.pruned(pruned))
     return pruned

@@ -24,7 +24,7 @@ from mayfly.process.state_dir import lock_path, open_state_dir, pages_in
 from mayfly.queue.count import find_lanes, finished_batches, has_due, processing_statement
 from mayfly.queue.prune import Keep, keep_from, searches
 from mayfly.schedules.next_due import may_be_due
-from mayfly.schema.tables import JOBS, VERSION
+from mayfly.schema.tables import VERSION
 from mayfly.schema.version import STORED_VERSION
 from mayfly.settings import Settings
 
@@ -150,15 +150,15 @@ def possible_work(connection: Connection, keep: Keep, now: datetime) -> Iterator
         yield "a runner is alive, or ended unseen"
     if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
-    lanes = find_lanes(connection, JOBS)
-    processing = f"{processing_statement(JOBS)} LIMIT 1"
+    lanes = find_lanes(connection)
+    processing = f"{processing_statement()} LIMIT 1"
     for lane in lanes:
-        if has_due(connection, JOBS, lane, now):
+        if has_due(connection, lane, now):
             yield f"{lane} has due jobs"
         if connection.execute(processing, {"lane": lane}).first() is not None:
             yield f"{lane} has jobs that are being processed"
-    for key in finished_batches(connection, JOBS):
+    for key in finished_batches(connection):
         yield f"the batch {key} is over"
-    for search in searches(JOBS, lanes, keep, now):
+    for search in searches(lanes, keep, now):
         if connection.execute(search.statement, search.values).first() is not None:
             yield f"rows of {search.table} are old enough to go"

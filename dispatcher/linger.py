@@ -13,7 +13,6 @@ from mayfly.db.connection import Connection
 from mayfly.fleet.dispatchers import note_leaving, planner
 from mayfly.process.fork import HANDOVER
 from mayfly.queue.count import find_lanes, lanes_with_due
-from mayfly.schema.tables import JOBS
 
 TAKE_OVER_TIMEOUT_SECONDS = 5.0  # a plan that the other one has begun takes milliseconds, unless the database is slow
 POLL_SECONDS = 0.01
@@ -103,10 +102,10 @@ class Linger:
     def _look(self, connection: Connection) -> bool:
         now = monotonic()
         if now >= self._find_at:
-            self._lanes = find_lanes(connection, JOBS)
+            self._lanes = find_lanes(connection)
             self._find_at = now + IDLE_SECONDS
         lanes = [lane for lane in self._lanes if self._lingers(lane)]
-        return bool(lanes_with_due(connection, JOBS, lanes, self._world.database.clock.now()))
+        return bool(lanes_with_due(connection, lanes, self._world.database.clock.now()))
 
     def _lingers(self, lane: str) -> bool:
         resolved = self._world.settings.lane(lane)

@@ -33,7 +33,6 @@ from mayfly.queue.count import find_lanes
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settler
 from mayfly.queue.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_jobs, rescue_runner
 from mayfly.queue.settle import followup_events
-from mayfly.schema.tables import JOBS
 from mayfly.stats.histograms import Tally
 
 
@@ -65,7 +64,7 @@ class Rescuer:
 
     def of_batches(self) -> None:
         """Whoever settled the last job of one may have died before he looked."""
-        for each in complete_all(self.world.database, JOBS):
+        for each in complete_all(self.world.database):
             self.world.log.say(log_messages.batch_completed_event(*each))
 
     def _end_overdue(self) -> None:
@@ -88,7 +87,6 @@ class Rescuer:
         assignment, exit_ = ended.assignment, ended.exit
         rescued = rescue_runner(
             self.world.database,
-            JOBS,
             self._settler(assignment.worker_id),
             assignment.lane,
             self._aloud(lambda job, _held: judge(job, exit_, assignment.window_seconds, self.world.chances())),
@@ -102,7 +100,6 @@ class Rescuer:
     def _rescue_lost(self, runner: LiveRunner, seen: RunnerStatus | None) -> None:
         rescued = rescue_runner(
             self.world.database,
-            JOBS,
             self._settler(runner.worker_id),
             runner.lane,
             self._aloud(lambda job, held: self._judge_lost(runner, job, held, seen)),
@@ -129,13 +126,12 @@ class Rescuer:
         below the net. Those that the same owner holds for longer stay his."""
         database = self.world.database
         now = database.clock.now()
-        lanes = database.read(lambda connection: find_lanes(connection, JOBS))
-        expired = database.read(lambda connection: expired_jobs(connection, JOBS, lanes, now))
+        lanes = database.read(lambda connection: find_lanes(connection))
+        expired = database.read(lambda connection: expired_jobs(connection, lanes, now))
         for (lane, worker_id), jobs in expired.items():
             reason = OUTSIDE_LATE if is_outside(worker_id) else DISAPPEARED
             rescued = rescue_jobs(
                 database,
-                JOBS,
                 self._settler(worker_id),
                 lane,
                 jobs,

@@ -33,7 +33,6 @@ from mayfly.queue.insert import (
 from mayfly.queue.options import ERROR, due_at, expiry, parse_duration, unique_scope
 from mayfly.queue.outcome import Seconds
 from mayfly.registry import Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load_settings
 
 PRODUCER_CONNECTIONS = 5
@@ -125,7 +124,7 @@ def enqueue(
         expires_in=expires_in,
         batch=batch,
     )
-    return _enqueued(new) if given is None else insert_job(given, JOBS, new)
+    return _enqueued(new) if given is None else insert_job(given, new)
 
 
 def _enqueued(new: NewJob) -> int | None:
@@ -137,7 +136,7 @@ def _enqueued(new: NewJob) -> int | None:
     now = None if new.unique_key is None else current_app().now()
     # Who is to be told of a holder must not be told of a first try whose answer was lost.
     twice = new.unique_key is not None and new.on_conflict != ERROR
-    return current_app().database.once(lambda own: insert_job(own, JOBS, new, now), twice=twice)
+    return current_app().database.once(lambda own: insert_job(own, new, now), twice=twice)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
@@ -149,7 +148,7 @@ def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -
     given = None if connection is None else open_connection(connection)
     admitted = _admitted(given, jobs)
     if given is not None:
-        return insert_jobs(given, JOBS, admitted)
+        return insert_jobs(given, admitted)
     job = buffering_job()
     if job is not None:
         return _hold(job, list(admitted))
@@ -179,9 +178,9 @@ def _hold(job: Job, new: list[NewJob]) -> int:
 def _insert_committed(part: list[NewJob]) -> int:
     database = current_app().database
     if part[0].unique_key is None:
-        return database.once(lambda own: insert_slice(own, JOBS, part), twice=False)
+        return database.once(lambda own: insert_slice(own, part), twice=False)
     now = current_app().now()  # and a transaction: to set a key free and to take it are two statements
-    return database.run(lambda own: insert_slice(own, JOBS, part, now), twice=False)
+    return database.run(lambda own: insert_slice(own, part, now), twice=False)
 
 
 def admit(
@@ -253,7 +252,7 @@ def cancel(
     database = current_app().database
     before = None if older_than is None else created_before(database, older_than)
     which = JobFilter(ids or None, group_key, lane, type, status, before)
-    return admin.cancel(database, JOBS, which, this_user(PYTHON), reason)
+    return admin.cancel(database, which, this_user(PYTHON), reason)
 
 
 def created_before(database: Database, older_than: Seconds) -> datetime:

@@ -22,7 +22,6 @@ from mayfly.errors import (
     SliceEnded,
     WriteInTransaction,
 )
-from mayfly.schema.tables import JOBS, JobTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -301,7 +300,7 @@ class Job:
             return False
         self.ask_again_at = now + CANCEL_POLL_SECONDS
         mine = (self.id, self.lifeline.worker_id, self.claims)
-        reason = self.lifeline.database.read(lambda connection: cancel_request(connection, JOBS, *mine))
+        reason = self.lifeline.database.read(lambda connection: cancel_request(connection, *mine))
         if reason is not None:
             self.special = (self.special or RareFields())._replace(cancel_reason=reason)
         return reason is not None
@@ -363,15 +362,14 @@ def parent_id() -> int | None:
     return None if job is None else job.id
 
 
-def cancel_request(connection: Connection, jobs: JobTable, job_id: int, worker_id: str, claims: int) -> str | None:
+def cancel_request(connection: Connection, job_id: int, worker_id: str, claims: int) -> str | None:
     """Why somebody wants a job to end that this owner runs; None if nobody does, or if it is not his any more."""
     values = {"id": job_id, "owner": worker_id, "token": claims}
-    reason: str | None = connection.execute(cancel_request_statement(jobs), values).scalar()
+    reason: str | None = connection.execute(cancel_request_statement(), values).scalar()
     return reason
 
 
 @cache
-def cancel_request_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    fence = f"{c.id} = :id AND {c.worker_id} = :owner AND {c.claims} = :token"
-    return f"SELECT {c.cancel_reason} FROM {jobs.table} WHERE {fence}"
+def cancel_request_statement() -> str:
+    fence = "id = :id AND worker_id = :owner AND claims = :token"
+    return f"SELECT cancel_reason FROM mayfly_jobs WHERE {fence}"

@@ -19,7 +19,7 @@ from mayfly.queue.followups import NOT_BATCHES, NewChain, buffer_job, buffering_
 from mayfly.queue.insert import FutureJob
 from mayfly.queue.options import parse_duration
 from mayfly.queue.outcome import Seconds
-from mayfly.schema.tables import JOBS, KEY_LENGTH, SCHEDULED
+from mayfly.schema.tables import KEY_LENGTH, SCHEDULED
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class OwnBatch(Batch):
         if self._job is not None:
             self._end_held(self._job, error)
         elif error is not None:
-            abandon_batch(current_app().database, JOBS, self.key, f"{type(error).__name__}: {error}")
-        elif not seal_batch(current_app().database, JOBS, self.key):
+            abandon_batch(current_app().database, self.key, f"{type(error).__name__}: {error}")
+        elif not seal_batch(current_app().database, self.key):
             raise BatchTaken(self.key)
 
     def _end_held(self, job: Job, error: BaseException | None) -> None:
@@ -167,12 +167,12 @@ def chain(*steps: Given, group_key: str | None = None, connection: Any = None) -
     given = None if connection is None else open_connection(connection)
     new = _admitted_steps([*flattened(steps)], group_key, given)
     if given is not None:
-        return insert_chain(given, JOBS, new)
+        return insert_chain(given, new)
     job = buffering_job()
     if job is not None:
         buffer_job(job, [new])
         return None
-    return current_app().database.run(lambda own: insert_chain(own, JOBS, new), twice=False)
+    return current_app().database.run(lambda own: insert_chain(own, new), twice=False)
 
 
 def _admitted_steps(steps: list[Step], group_key: str | None, given: Any) -> NewChain:

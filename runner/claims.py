@@ -22,7 +22,6 @@ from mayfly.queue.count import has_due
 from mayfly.queue.followups import mark_awaited
 from mayfly.queue.pauses import Pause, Pauses, load_pauses, resume_jobs
 from mayfly.queue.rescue import long_lease
-from mayfly.schema.tables import JOBS
 from runner.settle_buffer import SettleBuffer
 
 MAX_CLAIM = 1000
@@ -72,7 +71,7 @@ class PauseCache:
             now = database.clock.now()
             database.read(lambda connection: self.read(connection, now))
             for each in self._seen - self.types.keys():
-                resume_jobs(database, JOBS, each, [self._lane])
+                resume_jobs(database, each, [self._lane])
 
     def _learn(self, known: Pauses) -> None:
         self._of_lane = known.lanes.get(self._lane)
@@ -252,12 +251,12 @@ class Claims:
                 self._pausing.read(connection, now)
         if self.pause is not None:
             return Claimed((), was_due=False)
-        return claim(connection, JOBS, claimant, size, now, front)
+        return claim(connection, claimant, size, now, front)
 
     def has_due(self) -> bool:
         """A look without locks, which takes nothing."""
         now, lane = self._database.clock.now(), self._assignment.lane
-        return self._database.read(lambda connection: has_due(connection, JOBS, lane, now))
+        return self._database.read(lambda connection: has_due(connection, lane, now))
 
     def _note(self, batch: list[Job]) -> None:
         self._fresh = self._fresh and not batch

@@ -14,7 +14,6 @@ from mayfly.errors import TransactionOnTheLoop, UnknownLimit
 from mayfly.job import Job, TimeBudget
 from mayfly.queue.checkpoints import store_checkpoint, store_progress
 from mayfly.registry import Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import LaneSettings, Settings
 from runner.guard import RunnerDeadline
 
@@ -116,10 +115,10 @@ class _BaseRuntime:
         return self.horizon.window(job)
 
     def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
-        store_checkpoint(self.database, JOBS, self.worker_id, job, text, moved)
+        store_checkpoint(self.database, self.worker_id, job, text, moved)
 
     def keep_progress(self, job: Job, text: str) -> None:
-        store_progress(self.database, JOBS, self.worker_id, job, text)
+        store_progress(self.database, self.worker_id, job, text)
 
     def take(self, job: Job, key: str) -> "Grant":
         if self.takings is None:

@@ -23,7 +23,6 @@ from mayfly.process.identity import Process, resident_bytes, start_time
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
 from mayfly.queue.rescue import renew
-from mayfly.schema.tables import JOBS
 
 POLL_SECONDS = 0.25  # between two looks at its memory
 
@@ -116,7 +115,7 @@ class LeaseKeeper:
         lane, worker_id = self.assignment.lane, self.assignment.worker_id
         try:
             now = self.database.clock.now()
-            self.database.run(lambda connection: renew(connection, JOBS, lane, worker_id, self.runner, now))
+            self.database.run(lambda connection: renew(connection, lane, worker_id, self.runner, now))
         except MayflyError:
             self.database.close()  # the next try has a new connection
 

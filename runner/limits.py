@@ -13,7 +13,6 @@ from mayfly.limits.limit import AT_ONCE, LimitRequest, limit_request, strictest
 from mayfly.limits.windows import ALIGNED, Refusal
 from mayfly.queue.count import has_due
 from mayfly.queue.outcome import Outcome, OutcomeKind
-from mayfly.schema.tables import JOBS
 from runner.claims import next_claim
 from runner.invoke import Invoker, JobResult, PayloadError
 
@@ -285,7 +284,7 @@ class LimitGate:
         if not self._used_slots:
             return False
         soon = self._database.clock.now() + MAX_LOOKAHEAD
-        if not self._database.read(lambda connection: has_due(connection, JOBS, lane, soon)):
+        if not self._database.read(lambda connection: has_due(connection, lane, soon)):
             return False
         pause(WAIT_SECONDS)
         return True

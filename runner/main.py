@@ -22,7 +22,6 @@ from mayfly.process.timing import timing
 from mayfly.queue.outcome import Settler
 from mayfly.queue.policy import Backoff
 from mayfly.registry import Hooks, Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 from runner.batch import BatchRunner, Report
 from runner.claims import MIN_JOBS_TO_YIELD, ClaimLock, Claims, PauseCache, yield_seconds
@@ -126,7 +125,7 @@ def _work(around: RunnerContext, registry: Registry | None) -> int:
     assignment, settings, database, guard, page, log = around
     lane = settings.lane(assignment.lane)
     settler = Settler(assignment.worker_id, assignment.cycle_id, assignment.worker_id)
-    outbox = SettleBuffer(database, JOBS, settler, log)
+    outbox = SettleBuffer(database, settler, log)
     pausing = PauseCache(assignment.lane)
     turns = ClaimLock(page.path.parent, assignment.lane)
     tracing = _tracing(settings, assignment, log)

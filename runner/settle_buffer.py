@@ -10,7 +10,6 @@ from mayfly.job import Job
 from mayfly.log import Log
 from mayfly.queue.outcome import DONE, Settlement, Settler
 from mayfly.queue.settle import Settled, build_update, followup_events, settle, settle_done
-from mayfly.schema.tables import JobTable
 from mayfly.stats.histograms import Count, Key, Tally, add
 from mayfly.stats.totals import LOST_TOTALS, add_to_totals, count
 from runner.job_runtime import JobTransaction
@@ -23,9 +22,8 @@ FAST_SECONDS = 0.005
 class SettleBuffer:
     """Holds what is finished and not yet written. Whatever is lost with it is run again, never lost."""
 
-    def __init__(self, database: Database, jobs: JobTable, settler: Settler, log: Log) -> None:
+    def __init__(self, database: Database, settler: Settler, log: Log) -> None:
         self._database = database
-        self._jobs = jobs
         self._settler = settler
         self._log = log
         self._waiting: list[Settlement] = []
@@ -53,7 +51,7 @@ class SettleBuffer:
         job = settlement.job
         if settlement.outcome is not DONE or job.held is not None or (job.group_key is not None and job.awaited):
             return False
-        if not settle_done(self._database, self._jobs, self._settler.worker_id, settlement):
+        if not settle_done(self._database, self._settler.worker_id, settlement):
             return False
         self._uncounted.append(settlement)
         self._learn(settlement)
@@ -78,7 +76,7 @@ class SettleBuffer:
             self.tally = self._database.run(lambda c: add_to_totals(c, self._settler, tally, counted))
 
     def _write(self, count: bool = True) -> None:
-        settled = settle(self._database, self._jobs, self._settler, self._waiting, self.tally, count)
+        settled = settle(self._database, self._settler, self._waiting, self.tally, count)
         if not count:
             self._uncounted += settled.settlements
         self._take_note(settled)
@@ -113,7 +111,7 @@ class SettleBuffer:
 
     def _commit(self, transaction: JobTransaction, settlement: Settlement, count: bool) -> Settled:
         now = self._database.clock.now()
-        ready = build_update(self._jobs, self._settler, [settlement], now, self.tally, with_totals=count)
+        ready = build_update(self._settler, [settlement], now, self.tally, with_totals=count)
         settled = transaction.run(ready.write)
         if settled.lost:
             lost = LostLease(settlement.job.id)

@@ -15,11 +15,10 @@ from mayfly.job import Job
 from mayfly.monitoring.tracing import NOWHERE, cycle_context, exporter_for, provider_for, within
 from mayfly.queue.outcome import Outcome, OutcomeKind
 from mayfly.registry import Hooks
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 from runner.claims import Claims
 
-CONTEXTS = f"SELECT id, trace_context FROM {JOBS.table} WHERE {{ids of id}} AND trace_context IS NOT NULL"
+CONTEXTS = "SELECT id, trace_context FROM mayfly_jobs WHERE {ids of id} AND trace_context IS NOT NULL"
 FAILURES = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD)
 LAST_SECONDS = 1.0  # for what is left to be exported when a runner ends
 _PROPAGATOR = TraceContextTextMapPropagator()

@@ -15,7 +15,6 @@ from mayfly.admin.audit import HTTP, Actor
 from mayfly.admin.auth import OPERATE, Token
 from mayfly.admin.filters import JobFilter
 from mayfly.errors import NothingToDo, UnknownJob
-from mayfly.schema.tables import JOBS
 
 router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[needs(OPERATE)])
 
@@ -81,9 +80,9 @@ def _response(done: BulkResult | Cancelled) -> ActionResponse:
 def _act(site: ConsoleContext, token: Token, verb: Verb, which: JobFilter, said: ReasonRequest) -> ActionResponse:
     actor = Actor(token.name, HTTP)
     if isinstance(said, DelayRequest | DelayFilterRequest):
-        return _response(admin.delay(site.database, JOBS, which, said.until, actor, said.reason))
+        return _response(admin.delay(site.database, which, said.until, actor, said.reason))
     carry_out: Callable[..., BulkResult | Cancelled] = getattr(admin, verb.name)
-    return _response(carry_out(site.database, JOBS, which, actor, said.reason))
+    return _response(carry_out(site.database, which, actor, said.reason))
 
 
 def _act_on_one(site: ConsoleContext, token: Token, verb: Verb, job_id: int, said: ReasonRequest) -> ActionResponse:
@@ -92,7 +91,7 @@ def _act_on_one(site: ConsoleContext, token: Token, verb: Verb, job_id: int, sai
     did = _act(site, token, verb, which, said)
     if did.changed or did.told:
         return did
-    [*found] = site.database.read(lambda connection: admin.list_jobs(connection, JOBS, which)).jobs
+    [*found] = site.database.read(lambda connection: admin.list_jobs(connection, which)).jobs
     if not found:
         raise UnknownJob(job_id)
     raise NothingToDo(verb.name, job_id, found[0].status, held=bool(did.held))
@@ -104,7 +103,7 @@ def _act_on_many(
     if not said.dry_run:
         return _act(site, token, verb, said.which, said)
     until = said.until if isinstance(said, DelayFilterRequest) else None
-    return FoundResponse(would_change=admin.count_matching(site.database, JOBS, verb, said.which, until))
+    return FoundResponse(would_change=admin.count_matching(site.database, verb, said.which, until))
 
 
 ONE = described(404, 409, 422)

@@ -16,7 +16,7 @@ from mayfly.errors import EnqueueError
 from mayfly.queue.insert import NewJob as Admitted
 from mayfly.queue.insert import insert_job
 from mayfly.queue.options import ERROR
-from mayfly.schema.tables import JOBS, KEY_LENGTH
+from mayfly.schema.tables import KEY_LENGTH
 
 router = APIRouter(route_class=JsonRoute, tags=["enqueue"])
 
@@ -51,7 +51,7 @@ def _enqueue(
     now = database.clock.now()
 
     def insert(connection: Connection) -> list[int]:
-        return [insert_job(connection, JOBS, each, now) for each in admitted]
+        return [insert_job(connection, each, now) for each in admitted]
 
     if key is None:
         return database.run(insert, twice=_bears_repeating(admitted)), True

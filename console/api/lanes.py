@@ -13,7 +13,7 @@ from mayfly import admin
 from mayfly.admin.audit import HTTP, Actor
 from mayfly.admin.auth import OPERATE, Token
 from mayfly.queue.pauses import LANE, TYPE
-from mayfly.schema.tables import JOBS, NAME_LENGTH
+from mayfly.schema.tables import NAME_LENGTH
 
 router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[needs(OPERATE)])
 
@@ -74,9 +74,9 @@ async def resume_type(site: Here, token: Asker, type: Name) -> ResumeResponse:
 
 def _pause(site: ConsoleContext, token: Token, kind: str, name: str, said: PauseRequest) -> PauseResponse:
     actor = Actor(token.name, HTTP)
-    return PauseResponse(was_paused=admin.pause(site.database, JOBS, kind, name, actor, said.until, said.reason))
+    return PauseResponse(was_paused=admin.pause(site.database, kind, name, actor, said.until, said.reason))
 
 
 def _resume(site: ConsoleContext, token: Token, kind: str, name: str) -> ResumeResponse:
-    was_paused, jobs = admin.resume(site.database, JOBS, kind, name, Actor(token.name, HTTP))
+    was_paused, jobs = admin.resume(site.database, kind, name, Actor(token.name, HTTP))
     return ResumeResponse(was_paused=was_paused, due_again=jobs)

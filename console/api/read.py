@@ -10,7 +10,6 @@ from console.problems import described
 from mayfly import admin
 from mayfly.admin.auth import READ
 from mayfly.admin.filters import MAX_ID, JobFilter
-from mayfly.schema.tables import JOBS
 
 router = APIRouter(route_class=JsonRoute, tags=["see"], dependencies=[needs(READ)])
 
@@ -42,7 +41,7 @@ async def jobs(
 ) -> Facts:
     """Jobs, the newest first. `is_cut`: the search stopped before the page was full, and goes on with `next`."""
     size = int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
-    page = await site.look(lambda connection: admin.list_jobs(connection, JOBS, which, text, size, after))
+    page = await site.look(lambda connection: admin.list_jobs(connection, which, text, size, after))
     return page.facts()
 
 
@@ -50,7 +49,7 @@ async def jobs(
 async def job(site: Here, job_id: JobId) -> Facts:
     """Everything that is known of one job: its columns, its history, why it is as it is."""
     now, registry = site.database.clock.now(), site.producer.registry
-    view = await site.look(lambda each: admin.read_job(each, JOBS, job_id, site.settings, registry, now))
+    view = await site.look(lambda each: admin.read_job(each, job_id, site.settings, registry, now))
     return view.facts()
 
 
@@ -58,14 +57,14 @@ async def job(site: Here, job_id: JobId) -> Facts:
 async def status(site: Here) -> Facts:
     """Lanes and hosts at a glance, and what is not as it should be."""
     now = site.database.clock.now()
-    return (await site.look(lambda each: admin.read_status(each, JOBS, site.settings, now))).facts()
+    return (await site.look(lambda each: admin.read_status(each, site.settings, now))).facts()
 
 
 @router.get("/lanes", response_model=list_of("lanes", admin.LaneView), responses=described())
 async def lanes(site: Here) -> Facts:
     """What waits in each lane and for how long, what runs, and what came of the last hour."""
     now = site.database.clock.now()
-    return _listed("lanes", await site.look(lambda each: admin.list_lanes(each, JOBS, site.settings, now)))
+    return _listed("lanes", await site.look(lambda each: admin.list_lanes(each, site.settings, now)))
 
 
 @router.get("/cycles", response_model=list_of("cycles", admin.CycleView), responses=described(422))
@@ -86,7 +85,7 @@ async def runners(site: Here, limit: Size = 50, live: bool = False) -> Facts:
 async def dead(site: Here, lane: str | None = None) -> Facts:
     """The newest dead jobs by type and error, the most frequent first."""
     now = site.database.clock.now()
-    return (await site.look(lambda each: admin.list_dead(each, JOBS, lane, now))).facts()
+    return (await site.look(lambda each: admin.list_dead(each, lane, now))).facts()
 
 
 @router.get("/audit", response_model=list_of("deeds", admin.AuditView), responses=described(422))

@@ -19,7 +19,6 @@ from mayfly.queue import external, policy
 from mayfly.queue.external import ClaimRef, Pulled, PullOptions
 from mayfly.queue.failure import Failure
 from mayfly.queue.outcome import RESULT_LIMIT, Dead, JobControl, Outcome, OutcomeKind, Retry
-from mayfly.schema.tables import JOBS
 
 MAX_PULLED = 100
 MAX_POLL_SECONDS = 20
@@ -106,7 +105,7 @@ async def pull(request: Request, site: Here, token: Asker, wish: PullRequest) ->
     in_vain = False
     while await site.watch.wait(meant.lanes, until, in_vain) and not await request.is_disconnected():
         in_vain = True
-        pulled = await site.run(external.pull, site.database, JOBS, site.books, meant)
+        pulled = await site.run(external.pull, site.database, site.books, meant)
         if pulled.jobs and await request.is_disconnected():
             await site.run(external.release_pulled, site.books, pulled)
             break
@@ -135,13 +134,13 @@ async def extend(site: Here, job_id: JobId, said: ExtendRequest) -> ExtendRespon
     """Hold the job for longer, from now on; and hear whether somebody wants it to end."""
     lease = timedelta(seconds=clamp(said.lease, *LEASES))
     hold = ClaimRef.from_text(job_id, said.claim)
-    found = await site.run(external.extend, site.database, JOBS, hold, lease)
+    found = await site.run(external.extend, site.database, hold, lease)
     return ExtendResponse(id=job_id, lease_until=found.lease_until, cancelled=found.cancel_reason)
 
 
 def _finish(site: ConsoleContext, job_id: int, claim: str, judge: external.Judge) -> SettleResponse:
     hold = ClaimRef.from_text(job_id, claim)
-    job, outcome, is_repeated = external.finish(site.database, JOBS, site.books, hold, judge, site.announce)
+    job, outcome, is_repeated = external.finish(site.database, site.books, hold, judge, site.announce)
     kind = outcome.kind.value
     if outcome.kind is not OutcomeKind.DONE and not is_repeated:
         reason = (outcome.error or "").partition("\n")[0]

@@ -19,7 +19,6 @@ from mayfly.admin.audit import Actor
 from mayfly.admin.bulk import estimate_matching
 from mayfly.admin.filters import JobFilter
 from mayfly.errors import BadField
-from mayfly.schema.tables import JOBS
 
 OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
 
@@ -154,7 +153,7 @@ def _found(
 ) -> CappedCount:
     """For a delay without a time yet: all that wait."""
     end = now + FAR if deed.verb is DELAY and until is None else until
-    return estimate_matching(site.database, JOBS, deed.verb, meant.which(now), end)
+    return estimate_matching(site.database, deed.verb, meant.which(now), end)
 
 
 def _work(
@@ -162,7 +161,7 @@ def _work(
 ) -> Work:
     def work(tell: OnProgress) -> BulkResult | Cancelled:
         if until is not None:
-            return admin.delay(site.database, JOBS, which, until, actor, reason, tell)
-        return CARRIED_OUT[deed.verb](site.database, JOBS, which, actor, reason, tell)
+            return admin.delay(site.database, which, until, actor, reason, tell)
+        return CARRIED_OUT[deed.verb](site.database, which, actor, reason, tell)
 
     return work

@@ -8,7 +8,6 @@ from console.web.redact import of_payload
 from mayfly import admin
 from mayfly.admin import DeadGroups
 from mayfly.db.connection import Connection
-from mayfly.schema.tables import JOBS
 
 MAX_ROWS_READ = 2_000  # a page has a tenth of a second
 
@@ -23,9 +22,9 @@ async def show(request: Request, site: Here, _person: Viewer, lane: str = "") ->
 
 def _read(connection: Connection, site: ConsoleContext, lane: str | None) -> DeadGroups:
     """What is hidden in the newest one's payload is hidden in the words of its group."""
-    found = admin.list_dead(connection, JOBS, lane, now_of(site), admin.newest, MAX_ROWS_READ)
+    found = admin.list_dead(connection, lane, now_of(site), admin.newest, MAX_ROWS_READ)
     hidden = site.settings.redact
-    payloads = admin.read_payloads(connection, JOBS, [each.newest_id for each in found.groups]) if hidden else {}
+    payloads = admin.read_payloads(connection, [each.newest_id for each in found.groups]) if hidden else {}
     groups = [
         each._replace(message=of_payload(hidden, payloads.get(each.newest_id)).text(each.message))
         for each in found.groups

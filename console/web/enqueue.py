@@ -16,7 +16,6 @@ from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
 from mayfly.queue.insert import insert_job
 from mayfly.registry import Handler
-from mayfly.schema.tables import JOBS
 
 PREFIX = "payload."  # of the names in the form
 PLAIN = ("string", "integer", "number", "boolean")
@@ -168,7 +167,7 @@ def _enqueue(site: ConsoleContext, name: str, given: Mapping[str, str], actor: A
 
     def insert(connection: Connection) -> int:
         deed.add(connection, 1)
-        return insert_job(connection, JOBS, new, now)
+        return insert_job(connection, new, now)
 
     return site.database.run(insert, twice=False)
 

@@ -17,7 +17,6 @@ from mayfly import admin
 from mayfly.admin import Family, JobView, RunnerView
 from mayfly.admin.why import Reason
 from mayfly.db.connection import Connection
-from mayfly.schema.tables import JOBS
 
 router = APIRouter()
 
@@ -63,10 +62,10 @@ async def show(request: Request, site: Here, _person: Viewer, job_id: JobId) -> 
 def _read(
     connection: Connection, site: ConsoleContext, job_id: int, now: datetime
 ) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
-    view = admin.read_job(connection, JOBS, job_id, site.settings, site.producer.registry, now)
+    view = admin.read_job(connection, job_id, site.settings, site.producer.registry, now)
     names = [each.worker_id for each in view.attempts]
     names += [view.row["worker_id"]] if view.row["worker_id"] else []
-    family = admin.read_family(connection, JOBS, job_id, view.row["parent_id"], view.row["group_key"])
+    family = admin.read_family(connection, job_id, view.row["parent_id"], view.row["group_key"])
     return view, family, admin.runners_named(connection, names)
 
 

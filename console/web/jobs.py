@@ -17,7 +17,7 @@ from mayfly import admin, json_text
 from mayfly.admin import CappedCount, JobLine, JobPage
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
-from mayfly.schema.tables import CANCELLED, DEAD, JOBS, PENDING, PROCESSING, STATUSES
+from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, STATUSES
 
 router = APIRouter()
 
@@ -85,7 +85,7 @@ def _read(
 ) -> tuple[JobPage, Any]:
     page = read_page(connection, site, meant, now, after, size)
     is_bare = not meant.looks_inside
-    return page, admin.count_statuses(connection, JOBS, meant.which(now)) if is_bare else {}
+    return page, admin.count_statuses(connection, meant.which(now)) if is_bare else {}
 
 
 def read_page(
@@ -95,13 +95,13 @@ def read_page(
     hidden = site.settings.redact
     if meant.field.lower() in hidden:
         raise BadField("field", meant.field, "one that is shown: REDACT names this one")
-    page = admin.list_jobs(connection, JOBS, meant.which(now), meant.text or None, size, after or None, meant.inside)
+    page = admin.list_jobs(connection, meant.which(now), meant.text or None, size, after or None, meant.inside)
     return page._replace(jobs=tuple(_shown(connection, hidden, page.jobs, meant.text)))
 
 
 def _shown(connection: Connection, hidden: Sequence[str], lines: Sequence[JobLine], text: str) -> Iterator[JobLine]:
     wanted = [each.id for each in lines if text or each.error]
-    payloads = admin.read_payloads(connection, JOBS, wanted) if hidden else {}
+    payloads = admin.read_payloads(connection, wanted) if hidden else {}
     for each in lines:
         if each.id not in payloads:
             yield each

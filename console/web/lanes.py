@@ -13,7 +13,6 @@ from mayfly.admin.lanes import MAX_WORKERS_SETTABLE
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField
 from mayfly.queue.pauses import LANE, TYPE, Pause, load_pauses
-from mayfly.schema.tables import JOBS
 from mayfly.settings import ResolvedLane
 
 router = APIRouter()
@@ -52,13 +51,13 @@ async def pause(
     request: Request, site: Here, person: Operator, kind: Text, name: Text, reason: Text = "", until: Text = ""
 ) -> Response:
     end, why = read_later("until", until.strip(), now_of(site)), reason.strip() or None
-    await site.run(admin.pause, site.database, JOBS, kind, name, actor_of(person), end, why)
+    await site.run(admin.pause, site.database, kind, name, actor_of(person), end, why)
     return redirect(request, "/lanes", f"Paused the {kind} {name}: nothing more of it is started.")
 
 
 @router.post("/resume")
 async def resume(request: Request, site: Here, person: Operator, kind: Text, name: Text) -> Response:
-    found = await site.run(admin.resume, site.database, JOBS, kind, name, actor_of(person))
+    found = await site.run(admin.resume, site.database, kind, name, actor_of(person))
     told = f"Resumed the {kind} {name}." if found.was_paused else f"The {kind} {name} was not paused."
     return redirect(request, "/lanes", told)
 
@@ -78,7 +77,7 @@ async def set_workers(request: Request, site: Here, person: Operator, name: Text
 def _read(connection: Connection, site: ConsoleContext) -> tuple[list[LaneRow], list[Pause]]:
     now = now_of(site)
     pauses = load_pauses(connection, now)
-    views = admin.list_lanes(connection, JOBS, site.settings, now)
+    views = admin.list_lanes(connection, site.settings, now)
     shown = [LaneRow(each, site.settings.lane(each.lane), pauses.lanes.get(each.lane)) for each in views]
     return shown, sorted(pauses.types.values(), key=lambda each: each.name)
 

@@ -18,7 +18,6 @@ from mayfly.admin.health import targets_of
 from mayfly.admin.why import STALE_AFTER
 from mayfly.db.connection import Connection
 from mayfly.format import span
-from mayfly.schema.tables import JOBS
 
 RATES = (("a minute", 1), ("an hour", 60), ("a day", 1440))  # and the minutes of each
 STEPS = {60: "minute", 900: "15 minutes", 7200: "2 hours", 28_800: "8 hours"}
@@ -151,7 +150,7 @@ def is_unattended(lane: LaneTile) -> bool:
 
 
 def _read(connection: Connection, site: ConsoleContext, period: admin.Period, now: datetime) -> OverviewData:
-    status = admin.read_status(connection, JOBS, site.settings, now)
+    status = admin.read_status(connection, site.settings, now)
     sparks, targets = admin.read_sparks(connection, now), targets_of(site.settings)
     regularity = admin.read_regularity(connection, now)
     return OverviewData(
@@ -169,10 +168,10 @@ def _lane(view: LaneView, sparks: Mapping[str, Sequence[int]], targets: Mapping[
 
 def _dead(connection: Connection, site: ConsoleContext, now: datetime) -> list[NewlyDead]:
     """What is hidden in a payload is hidden in the words of its error."""
-    found = admin.list_newly_dead(connection, JOBS, now)
+    found = admin.list_newly_dead(connection, now)
     hidden = site.settings.redact
     ids = [each.newest_id for each in found if each.newest_id is not None]
-    payloads = admin.read_payloads(connection, JOBS, ids) if hidden and ids else {}
+    payloads = admin.read_payloads(connection, ids) if hidden and ids else {}
     return [
         each._replace(error=of_payload(hidden, payloads.get(each.newest_id or 0)).text(each.error)) for each in found
     ]

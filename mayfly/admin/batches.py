@@ -15,7 +15,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.format import table
 from mayfly.queue.batches import LONG_FILLING, UNSEALED, abandon
-from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING, PROCESSING, JobTable
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING, PROCESSING
 
 MAX_OPEN = 100
 MAX_RECENT = 20
@@ -49,9 +49,9 @@ class ListedBatch:
         return {**asdict(self), "since": self.since.isoformat(timespec="seconds"), "completed_at": ended}
 
 
-def list_batches(connection: Connection, jobs: JobTable, now: datetime) -> list[ListedBatch]:
+def list_batches(connection: Connection, now: datetime) -> list[ListedBatch]:
     rows = [*connection.execute(OPEN).all(), *connection.execute(RECENT).all()]
-    return [_listed_batch(connection, jobs, now, *row) for row in rows]
+    return [_listed_batch(connection, now, *row) for row in rows]
 
 
 def never_sealed(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:
@@ -60,10 +60,8 @@ def never_sealed(connection: Connection, now: datetime) -> list[tuple[str, datet
     return [(key, utc_from_driver(created_at)) for key, created_at in found]
 
 
-def _listed_batch(
-    connection: Connection, jobs: JobTable, now: datetime, key: str, created_at: Any, *ends: Any
-) -> ListedBatch:
-    counted = count_group(connection, jobs, key)
+def _listed_batch(connection: Connection, now: datetime, key: str, created_at: Any, *ends: Any) -> ListedBatch:
+    counted = count_group(connection, key)
     completed_at, since = ends[1], utc_from_driver(created_at)
     return ListedBatch(
         batch=key,
@@ -99,9 +97,9 @@ def batches_text(listed: Sequence[ListedBatch]) -> str:
     return table(lines)
 
 
-def abandon_batch(database: Database, jobs: JobTable, key: str, reason: str, actor: Actor | None = None) -> Cancelled:
+def abandon_batch(database: Database, key: str, reason: str, actor: Actor | None = None) -> Cancelled:
     """It is never complete, and what waits in it is cancelled. May be repeated after a kill between the two."""
     now = database.clock.now()
     database.run(lambda connection: abandon(connection, key, now))
-    which = JobFilter(group_key=key, status=jobs.pending)
-    return cancel(database, jobs, which, actor, f"the batch {key} was abandoned: {reason}")
+    which = JobFilter(group_key=key, status=PENDING)
+    return cancel(database, which, actor, f"the batch {key} was abandoned: {reason}")

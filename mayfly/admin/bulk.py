@@ -1,6 +1,7 @@
 """How a verb is carried out: jobs are found along an index, changed in slices, and counted in its deed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,19 +11,17 @@ from mayfly.admin.filters import JobFilter, Range, StatusConditions, not_empty, 
 from mayfly.admin.jobs import CappedCount
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.schema.tables import JobTable
 
 ROWS_PER_SLICE = 1000
 MAX_MATCHING_COUNTED = 10_000
-PAUSE_BETWEEN_SLICES = timedelta(seconds=1)  # what is due by then need not be hurried
+DUE_SOON = timedelta(seconds=1)  # a job that is due by then is not moved to now
 
 
-class Verb(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Verb:
     name: str
-    open_to: Callable[
-        [JobTable], StatusConditions
-    ]  # the jobs that it can be done to; `:soon` and `:until` may stand in it
-    asks_for: str | None = None  # the status that is meant where a filter names none
+    applies_to: StatusConditions  # may use the parameters :soon and :until
+    default_status: str | None = None  # where a filter names no status
 
 
 class BulkResult(NamedTuple):
@@ -44,7 +43,6 @@ class BulkAction(NamedTuple):
     """A verb, and the jobs that are meant by it. `until` is for those who delay."""
 
     database: Database
-    jobs: JobTable
     verb: Verb
     which: JobFilter
     now: datetime
@@ -53,14 +51,14 @@ class BulkAction(NamedTuple):
     @property
     def meant(self) -> JobFilter:
         """With the status that is meant where none is named."""
-        which = self.which.open_to(tuple(self.verb.open_to(self.jobs)), self.verb.name)
+        which = self.which.open_to(tuple(self.verb.applies_to), self.verb.name)
         says_it = which.ids is not None or which.status is not None
-        return which if says_it else which._replace(status=self.verb.asks_for)
+        return which if says_it else which._replace(status=self.verb.default_status)
 
     def ranges(self) -> list[Range]:
-        which, open_to = self.meant, self.verb.open_to(self.jobs)
-        given: Mapping[str, Any] = {"soon": self.now + PAUSE_BETWEEN_SLICES, "until": self.until}
-        return self.database.read(lambda connection: ranges(connection, self.jobs, which, open_to, given))
+        which, statuses = self.meant, self.verb.applies_to
+        given: Mapping[str, Any] = {"soon": self.now + DUE_SOON, "until": self.until}
+        return self.database.read(lambda connection: ranges(connection, which, statuses, given))
 
     def carry_out(self, change: Change, deed: AuditEntry | None, tell: OnProgress) -> BulkResult:
         """Each slice is a commit of its own: what was done before somebody or something stops this stays so."""
@@ -82,12 +80,10 @@ def _change(change: Change, deed: AuditEntry | None, ids: Sequence[int], connect
     return done
 
 
-def count_matching(
-    database: Database, jobs: JobTable, verb: Verb, which: JobFilter, until: datetime | None = None
-) -> int:
+def count_matching(database: Database, verb: Verb, which: JobFilter, until: datetime | None = None) -> int:
     """How many that would be; one more than MOST_COUNTED stands for any number above."""
     total = 0
-    for each in BulkAction(database, jobs, verb, which, database.clock.now(), until).ranges():
+    for each in BulkAction(database, verb, which, database.clock.now(), until).ranges():
         total += database.read(partial(each.number, most=MAX_MATCHING_COUNTED + 1 - total))
         if total > MAX_MATCHING_COUNTED:
             break
@@ -101,11 +97,9 @@ def no_progress(_jobs: int) -> None:
 MAX_ROWS_ESTIMATED = 20_000  # rows, for what no index knows
 
 
-def estimate_matching(
-    database: Database, jobs: JobTable, verb: Verb, which: JobFilter, until: datetime | None = None
-) -> CappedCount:
+def estimate_matching(database: Database, verb: Verb, which: JobFilter, until: datetime | None = None) -> CappedCount:
     """Exact, or at least so many: unlike count_found, it never goes through a whole lane for a rare type."""
-    errand = BulkAction(database, jobs, verb, which, database.clock.now(), until)
+    errand = BulkAction(database, verb, which, database.clock.now(), until)
     found = errand.ranges()
     return database.read(lambda connection: _counted(connection, found))
 

@@ -13,7 +13,6 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS
-from mayfly.schema.tables import JobTable
 from mayfly.stats.histograms import percentile
 from mayfly.stats.history import CYCLE, Sample, begin_of, of_cycles
 
@@ -199,14 +198,14 @@ class NewlyDead(NamedTuple):
         return facts_of(self)
 
 
-def list_newly_dead(connection: Connection, jobs: JobTable, now: datetime) -> list[NewlyDead]:
+def list_newly_dead(connection: Connection, now: datetime) -> list[NewlyDead]:
     """By lane and type, of the last hour, most first: exact figures, with the newest error where it is at hand."""
     since = now - LAST_HOUR
     found = connection.execute(DEATHS, {"since": milliseconds(since)}).all()
     if not found:
         return []
     newest: dict[tuple[str, str], tuple[Any, ...]] = {}
-    rows = connection.execute(newest_statement(jobs), {"since": since, "size": MAX_ATTEMPTS_READ}).all()
+    rows = connection.execute(newest_statement(), {"since": since, "size": MAX_ATTEMPTS_READ}).all()
     for lane, type_name, job_id, error, died_at in rows:
         newest.setdefault((lane, type_name), (job_id, one_line(error), utc_from_driver(died_at)))
     return [
@@ -216,14 +215,13 @@ def list_newly_dead(connection: Connection, jobs: JobTable, now: datetime) -> li
 
 
 @cache
-def newest_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def newest_statement() -> str:
     last = (
         f"SELECT id, job_id, SUBSTR(error, 1, {ERROR_READ}) AS said, finished_at FROM mayfly_attempts"
         " WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size"
     )
     return (
-        f"SELECT j.{c.lane}, j.{c.type}, j.{c.id}, a.said, a.finished_at FROM ({last}) AS a"
-        f" JOIN {jobs.table} AS j ON j.{c.id} = a.job_id WHERE j.{c.status} = '{jobs.dead}'"
+        f"SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM ({last}) AS a"
+        f" JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead'"
         " ORDER BY a.finished_at DESC"
     )

@@ -12,7 +12,7 @@ from mayfly.admin.filters import JobFilter, Range, not_empty, ranges
 from mayfly.admin.jobs import facts_of, one_line, read_row
 from mayfly.db.connection import Connection
 from mayfly.queue.failure import ERROR_LIMIT
-from mayfly.schema.tables import DEAD, JobTable
+from mayfly.schema.tables import DEAD
 
 MAX_ROWS_READ = 5_000  # the newest dead jobs: to find the last attempt of each takes its time
 MAX_GROUPS = 100
@@ -55,7 +55,6 @@ def newest(group: DeadGroup) -> Any:
 
 def list_dead(
     connection: Connection,
-    jobs: JobTable,
     lane: str | None = None,
     now: datetime | None = None,
     order: Callable[[DeadGroup], Any] = most_frequent,
@@ -64,20 +63,18 @@ def list_dead(
     """Of the newest in each lane and priority, as many as are worth reading; with `now`, how many died lately."""
     since = {} if now is None else {name: now - window for name, window in WINDOWS.items()}
     which = JobFilter(lane=lane, status=DEAD).checked()
-    found = not_empty(connection, ranges(connection, jobs, which, {DEAD: ""}, {}))
+    found = not_empty(connection, ranges(connection, which, {DEAD: ""}, {}))
     share = (looked_at or MAX_ROWS_READ) // max(1, len(found))
-    looked = [group for each in found for group in _groups(connection, jobs, each, share, since)]
+    looked = [group for each in found for group in _groups(connection, each, share, since)]
     groups = sorted(merged_groups(looked), key=order)
     is_cut = len(groups) > MAX_GROUPS or any(each.floor(connection, share + 1) for each in found)
-    told = tuple(_with_messages(connection, jobs, groups[:MAX_GROUPS]))
+    told = tuple(_with_messages(connection, groups[:MAX_GROUPS]))
     return DeadGroups(told, sum(each.jobs for each in groups), is_cut)
 
 
-def _groups(
-    connection: Connection, jobs: JobTable, found: Range, size: int, since: Mapping[str, datetime]
-) -> Iterator[DeadGroup]:
+def _groups(connection: Connection, found: Range, size: int, since: Mapping[str, datetime]) -> Iterator[DeadGroup]:
     columns, values = DeadGroup._fields[:-2], {f"since_{name}": at for name, at in since.items()}
-    for row in connection.execute(groups_statement(jobs, found, since), {**found.given(size), **values}).all():
+    for row in connection.execute(groups_statement(found, since), {**found.given(size), **values}).all():
         lately = dict(zip(since, map(int, row[len(columns) :]), strict=True))
         yield DeadGroup(**read_row(columns, row[: len(columns)]), lately=lately)
 
@@ -101,24 +98,23 @@ def _sum(one: DeadGroup, other: DeadGroup) -> DeadGroup:
     )
 
 
-def _with_messages(connection: Connection, jobs: JobTable, groups: Sequence[DeadGroup]) -> list[DeadGroup]:
+def _with_messages(connection: Connection, groups: Sequence[DeadGroup]) -> list[DeadGroup]:
     ids = [each.newest_id for each in groups]
-    messages = dict(connection.execute(messages_statement(jobs), ids=ids).all()) if ids else {}
+    messages = dict(connection.execute(messages_statement(), ids=ids).all()) if ids else {}
     return [each._replace(message=one_line(messages.get(each.newest_id))) for each in groups]
 
 
-def groups_statement(jobs: JobTable, found: Range, windows: Iterable[str]) -> str:
+def groups_statement(found: Range, windows: Iterable[str]) -> str:
     lately = "".join(f", SUM(CASE WHEN died_at >= :since_{name} THEN 1 ELSE 0 END)" for name in windows)
     return (
         f"SELECT job_type, fingerprint, COUNT(*), MIN(died_at), MAX(died_at), MAX(job_id){lately}"
-        f" FROM ({newest_dead(jobs, found)}) AS died GROUP BY job_type, fingerprint"
+        f" FROM ({newest_dead(found)}) AS died GROUP BY job_type, fingerprint"
     )
 
 
-def newest_dead(jobs: JobTable, found: Range) -> str:
+def newest_dead(found: Range) -> str:
     """Each with the fingerprint of its last attempt."""
-    c = jobs.c
-    newest = found.newest(f"{c.id} AS job_id, {c.type} AS job_type, {c.finished_at} AS died_at")
+    newest = found.newest("id AS job_id, type AS job_type, finished_at AS died_at")
     # Not by id alone: PostgreSQL would go through the primary key from its end until it meets one of this job.
     last = "SELECT fingerprint FROM mayfly_attempts WHERE job_id = d.job_id ORDER BY id + 0 DESC LIMIT 1"
     # Not as a join: PostgreSQL would read all attempts there are for it.
@@ -126,6 +122,5 @@ def newest_dead(jobs: JobTable, found: Range) -> str:
 
 
 @cache
-def messages_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    return f"SELECT {c.id}, SUBSTR({c.last_error}, 1, {ERROR_LIMIT}) FROM {jobs.table} WHERE {{ids of {c.id}}}"
+def messages_statement() -> str:
+    return f"SELECT id, SUBSTR(last_error, 1, {ERROR_LIMIT}) FROM mayfly_jobs WHERE {{ids of id}}"

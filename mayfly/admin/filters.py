@@ -12,7 +12,7 @@ from mayfly.db.dialects import Dialect, utc_from_driver, utc_text
 from mayfly.errors import BadField, NoJobsSelected
 from mayfly.queue.count import find_lanes
 from mayfly.queue.failure import storable
-from mayfly.schema.tables import PRIORITIES, STATUSES, JobTable
+from mayfly.schema.tables import PRIORITIES, STATUSES
 
 MAX_NUMBER = 2**63 - 1  # that every database takes
 Position = tuple[Any, ...]  # values of a key: where a page has ended
@@ -180,58 +180,56 @@ StatusConditions = Mapping[str, str]  # statuses in Mayfly's words, and what mus
 
 
 def ranges(
-    connection: Connection, jobs: JobTable, which: JobFilter, statuses: StatusConditions, given: Mapping[str, Any]
+    connection: Connection, which: JobFilter, statuses: StatusConditions, given: Mapping[str, Any]
 ) -> list[Range]:
     """Those in which all that is meant lies, and nothing twice."""
-    c, values = jobs.c, {**_values(which), **given}
+    values = {**_values(which), **given}
     wanted = {status: also for status, also in statuses.items() if which.status in (None, status)}
-    conditions = _conditions(jobs, which)
+    conditions = _conditions(which)
     if len(wanted) < len(STATUSES) or any(wanted.values()):
-        conditions["status"] = f"({' OR '.join(f'({_is(jobs, *each)})' for each in wanted.items())})"
+        conditions["status"] = f"({' OR '.join(f'({_is(*each)})' for each in wanted.items())})"
     if which.ids is not None:
-        where, also = f"{{ids of {c.id}}}", _all_but(conditions)
-        return [Range(jobs.table, c.id, (c.id,), where, values, also, part) for part in _parts(which.ids)]
+        where, also = "{ids of id}", _all_but(conditions)
+        return [Range("mayfly_jobs", "id", ("id",), where, values, also, part) for part in _parts(which.ids)]
     if which.error is not None:
-        source = f"{ATTEMPTS} JOIN {jobs.table} ON {jobs.table}.{c.id} = a.job_id"
+        source = f"{ATTEMPTS} JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id"
         also, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
         return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, indexed=ATTEMPTS)]
     if which.group_key is not None:
         also = _all_but(conditions, "group_key")
-        return [Range(jobs.table, c.id, (c.id,), conditions["group_key"], values, also)]
-    lanes = [which.lane] if which.lane is not None else find_lanes(connection, jobs)
+        return [Range("mayfly_jobs", "id", ("id",), conditions["group_key"], values, also)]
+    lanes = [which.lane] if which.lane is not None else find_lanes(connection)
     also = _all_but(conditions, "lane", "status")
     return [
-        Range(jobs.table, c.id, (c.run_at, c.id), along, {**values, "lane": lane}, also)
+        Range("mayfly_jobs", "id", ("run_at", "id"), along, {**values, "lane": lane}, also)
         for lane in lanes
-        for along in _along_claim_index(jobs, wanted)
+        for along in _along_claim_index(wanted)
     ]
 
 
-def all_jobs(jobs: JobTable, which: JobFilter, given: Mapping[str, Any]) -> Range:
+def all_jobs(which: JobFilter, given: Mapping[str, Any]) -> Range:
     """The whole table, in the order of arrival."""
-    c = jobs.c
-    return Range(jobs.table, c.id, (c.id,), "", {**_values(which), **given}, _all_but(_conditions(jobs, which)))
+    return Range("mayfly_jobs", "id", ("id",), "", {**_values(which), **given}, _all_but(_conditions(which)))
 
 
-def _along_claim_index(jobs: JobTable, wanted: StatusConditions) -> Iterator[str]:
+def _along_claim_index(wanted: StatusConditions) -> Iterator[str]:
     """Lane, status and priority are equalities, so that run_at is a pure range."""
     for status, also in wanted.items():
         for priority in PRIORITIES:
-            yield f"{jobs.c.lane} = :lane AND {_is(jobs, status, also)} AND {jobs.c.priority} = {priority}"
+            yield f"lane = :lane AND {_is(status, also)} AND priority = {priority}"
 
 
-def _is(jobs: JobTable, status: str, also: str) -> str:
-    word = f"{jobs.c.status} = '{getattr(jobs, status)}'"
+def _is(status: str, also: str) -> str:
+    word = f"status = '{status}'"
     return f"{word} AND {also}" if also else word
 
 
-def _conditions(jobs: JobTable, which: JobFilter) -> dict[str, str]:
+def _conditions(which: JobFilter) -> dict[str, str]:
     """By the name of what is asked for."""
-    c = jobs.c
-    told = {name: f"{getattr(c, name)} = :{name}" for name in ("group_key", "lane", "type")}
-    told |= {"created_before": f"{c.created_at} < :created_before"}
-    told |= {"created_after": f"{c.created_at} >= :created_after"}
-    told |= {"finished_after": f"{jobs.table}.{c.finished_at} >= :finished_after"}
+    told = {name: f"{name} = :{name}" for name in ("group_key", "lane", "type")}
+    told |= {"created_before": "created_at < :created_before"}
+    told |= {"created_after": "created_at >= :created_after"}
+    told |= {"finished_after": "mayfly_jobs.finished_at >= :finished_after"}
     return {name: condition for name, condition in told.items() if getattr(which, name) is not None}
 
 
@@ -271,17 +269,17 @@ def has_field(payload: str | None, name: str, value: str) -> bool:
         return False
 
 
-def read_payloads(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> dict[int, str]:
+def read_payloads(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
     """By the id of each, as JSON."""
     if not ids:
         return {}
-    rows = connection.execute(payloads_statement(jobs), ids=ids).all()
+    rows = connection.execute(payloads_statement(), ids=ids).all()
     return {job_id: payload if isinstance(payload, str) else json.dumps(payload) for job_id, payload in rows}
 
 
 @cache
-def payloads_statement(jobs: JobTable) -> str:
-    return f"SELECT {jobs.c.id}, {jobs.c.payload} FROM {jobs.table} WHERE {{ids of {jobs.c.id}}}"
+def payloads_statement() -> str:
+    return "SELECT id, payload FROM mayfly_jobs WHERE {ids of id}"
 
 
 def _fields(value: Any, name: str) -> Iterator[Any]:

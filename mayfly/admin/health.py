@@ -18,7 +18,7 @@ from mayfly.process import exits
 from mayfly.queue.count import next_due
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.queue.pauses import load_pauses
-from mayfly.schema.tables import PRIORITIES, JobTable
+from mayfly.schema.tables import PRIORITIES
 from mayfly.schema.version import require_version
 from mayfly.settings import Settings
 
@@ -77,28 +77,28 @@ def targets_of(settings: Settings) -> dict[str, timedelta]:
     return {lane: timedelta(seconds=target) for lane, target in given.items() if target is not None}
 
 
-def read_snapshot(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> HealthSnapshot:
+def read_snapshot(connection: Connection, settings: Settings, now: datetime) -> HealthSnapshot:
     require_version(connection)
     deaths = connection.execute(DEATHS, {"since": milliseconds(now - DEATHS_WITHIN)}).all()
     paused = load_pauses(connection, now).lanes
     lanes = [lane for lane in targets_of(settings) if lane not in paused]
     return HealthSnapshot(
         {each.host: timedelta(seconds=each.age_seconds) for each in list_hosts(connection, now)},
-        {lane: now - oldest for lane in lanes if (oldest := _oldest(connection, jobs, lane, now)) is not None},
+        {lane: now - oldest for lane in lanes if (oldest := _oldest(connection, lane, now)) is not None},
         {lane: int(number) for lane, number in deaths},
     )
 
 
-def _oldest(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> datetime | None:
+def _oldest(connection: Connection, lane: str, now: datetime) -> datetime | None:
     """Since when the job has been due that has waited longest."""
-    found: Sequence[str | datetime] = connection.execute(oldest_statement(jobs), {"lane": lane, "now": now}).scalars()
+    found: Sequence[str | datetime] = connection.execute(oldest_statement(), {"lane": lane, "now": now}).scalars()
     return min(map(utc_from_driver, found), default=None)
 
 
 @cache
-def oldest_statement(jobs: JobTable) -> str:
-    looks = (next_due(jobs.c.run_at, jobs, priority=str(each), size="1") for each in PRIORITIES)
-    parts = (f"SELECT {jobs.c.run_at} FROM ({look}) AS oldest_{number}" for number, look in enumerate(looks))
+def oldest_statement() -> str:
+    looks = (next_due("run_at", priority=str(each), size="1") for each in PRIORITIES)
+    parts = (f"SELECT run_at FROM ({look}) AS oldest_{number}" for number, look in enumerate(looks))
     return " UNION ALL ".join(parts)
 
 
@@ -146,5 +146,5 @@ class Status(NamedTuple):
         }
 
 
-def read_status(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> Status:
-    return Status(tuple(list_lanes(connection, jobs, settings, now)), tuple(list_hosts(connection, now)), now)
+def read_status(connection: Connection, settings: Settings, now: datetime) -> Status:
+    return Status(tuple(list_lanes(connection, settings, now)), tuple(list_hosts(connection, now)), now)

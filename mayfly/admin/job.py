@@ -11,7 +11,6 @@ from mayfly.admin.why import Reason, diagnose, explain
 from mayfly.db.connection import Connection
 from mayfly.errors import UnknownJob
 from mayfly.registry import Registry
-from mayfly.schema.tables import JobTable
 from mayfly.settings import Settings
 
 MAX_ATTEMPTS_SHOWN = 100
@@ -72,21 +71,19 @@ class JobView(NamedTuple):
         }
 
 
-def read_job(
-    connection: Connection, jobs: JobTable, job_id: int, settings: Settings, registry: Registry, now: datetime
-) -> JobView:
-    found = connection.execute(row_statement(jobs), {"id": job_id}).first()
+def read_job(connection: Connection, job_id: int, settings: Settings, registry: Registry, now: datetime) -> JobView:
+    found = connection.execute(row_statement(), {"id": job_id}).first()
     if found is None:
         raise UnknownJob(job_id)
     row = dict(read_row(COLUMNS, found))
     row |= {name: _value(row[name]) for name in JSON if row[name] is not None}
-    row["status"] = jobs.word_of(row["status"])
+    row["status"] = row["status"]
     attempts = tuple(_attempts(connection, job_id))
     return JobView(
         row=row,
         attempts=attempts,
-        reasons=tuple(explain(diagnose(connection, jobs, job_id, settings, registry, now))),
-        batch=None if row["group_key"] is None else _batch(connection, jobs, row["group_key"]),
+        reasons=tuple(explain(diagnose(connection, job_id, settings, registry, now))),
+        batch=None if row["group_key"] is None else _batch(connection, row["group_key"]),
         steps=tuple(_steps(connection, job_id)),
         timeline=tuple(sorted(timeline(row, attempts))),
     )
@@ -126,19 +123,19 @@ def _attempts(connection: Connection, job_id: int) -> Iterator[Attempt]:
     return (Attempt(**read_row(Attempt._fields, row)) for row in reversed(rows))
 
 
-def _batch(connection: Connection, jobs: JobTable, key: str) -> BatchView | None:
+def _batch(connection: Connection, key: str) -> BatchView | None:
     found = connection.execute(BATCH, {"key": key}).first()
     if found is None:
         return None
-    counted = count_group(connection, jobs, key)
+    counted = count_group(connection, key)
     times = read_row(("sealed_at", "completed_at", "abandoned_at"), found)
     return BatchView(key, CappedCount.of(sum(counted.values()), MAX_COUNTED), counted, **times)
 
 
-def count_group(connection: Connection, jobs: JobTable, key: str) -> dict[str, int]:
+def count_group(connection: Connection, key: str) -> dict[str, int]:
     """How many of its jobs are what; of the newest MOST_COUNTED + 1."""
-    rows = connection.execute(group_statement(jobs), {"key": key, "size": MAX_COUNTED + 1}).all()
-    return {jobs.word_of(status): int(number) for status, number in rows}
+    rows = connection.execute(group_statement(), {"key": key, "size": MAX_COUNTED + 1}).all()
+    return {status: int(number) for status, number in rows}
 
 
 def _steps(connection: Connection, job_id: int) -> list[str]:
@@ -147,17 +144,16 @@ def _steps(connection: Connection, job_id: int) -> list[str]:
 
 
 @cache
-def row_statement(jobs: JobTable) -> str:
-    columns = ", ".join(getattr(jobs.c, name) for name in COLUMNS)
-    return f"SELECT {columns} FROM {jobs.table} WHERE {jobs.c.id} = :id"
+def row_statement() -> str:
+    columns = ", ".join(name for name in COLUMNS)
+    return f"SELECT {columns} FROM mayfly_jobs WHERE id = :id"
 
 
 @cache
-def group_statement(jobs: JobTable) -> str:
+def group_statement() -> str:
     """No further than is worth saying: a batch may have a million jobs."""
-    c = jobs.c
-    newest = f"SELECT {c.status} FROM {jobs.table} WHERE {c.group_key} = :key ORDER BY {c.id} DESC LIMIT :size"
-    return f"SELECT {c.status}, COUNT(*) FROM ({newest}) AS newest GROUP BY {c.status}"
+    newest = "SELECT status FROM mayfly_jobs WHERE group_key = :key ORDER BY id DESC LIMIT :size"
+    return f"SELECT status, COUNT(*) FROM ({newest}) AS newest GROUP BY status"
 
 
 MAX_CHILDREN = 20
@@ -181,31 +177,28 @@ class Family(NamedTuple):
     after: tuple[Relative, ...] = ()
 
 
-def read_family(
-    connection: Connection, jobs: JobTable, job_id: int, parent_id: int | None, group_key: str | None
-) -> Family:
-    c = jobs.c
+def read_family(connection: Connection, job_id: int, parent_id: int | None, group_key: str | None) -> Family:
 
     def read(where: str, order: str, size: int, **values: Any) -> list[Relative]:
-        found = connection.execute(relatives_statement(jobs, where, order), {**values, "size": size}).all()
-        return [_relative(jobs, row) for row in found]
+        found = connection.execute(relatives_statement(where, order), {**values, "size": size}).all()
+        return [_relative(row) for row in found]
 
-    parents = [] if parent_id is None else read(f"{c.id} = :id", "ASC", 1, id=parent_id)
-    children = read(f"{c.parent_id} = :id", "ASC", MAX_CHILDREN + 1, id=job_id)
+    parents = [] if parent_id is None else read("id = :id", "ASC", 1, id=parent_id)
+    children = read("parent_id = :id", "ASC", MAX_CHILDREN + 1, id=job_id)
     family = Family(parents[0] if parents else None, tuple(children[:MAX_CHILDREN]), len(children) > MAX_CHILDREN)
     if group_key is None:
         return family
-    before = read(f"{c.group_key} = :key AND {c.id} < :id", "DESC", MAX_SHOWN, key=group_key, id=job_id)
-    after = read(f"{c.group_key} = :key AND {c.id} > :id", "ASC", MAX_SHOWN, key=group_key, id=job_id)
+    before = read("group_key = :key AND id < :id", "DESC", MAX_SHOWN, key=group_key, id=job_id)
+    after = read("group_key = :key AND id > :id", "ASC", MAX_SHOWN, key=group_key, id=job_id)
     return family._replace(before=tuple(reversed(before)), after=tuple(after))
 
 
-def _relative(jobs: JobTable, row: Any) -> Relative:
+def _relative(row: Any) -> Relative:
     known = read_row(Relative._fields, row)
-    return Relative(**{**known, "status": jobs.word_of(known["status"])})
+    return Relative(**{**known, "status": known["status"]})
 
 
 @cache
-def relatives_statement(jobs: JobTable, where: str, order: str) -> str:
-    columns = ", ".join(getattr(jobs.c, name) for name in Relative._fields)
-    return f"SELECT {columns} FROM {jobs.table} WHERE {where} ORDER BY {jobs.c.id} {order} LIMIT :size"
+def relatives_statement(where: str, order: str) -> str:
+    columns = ", ".join(name for name in Relative._fields)
+    return f"SELECT {columns} FROM mayfly_jobs WHERE {where} ORDER BY id {order} LIMIT :size"

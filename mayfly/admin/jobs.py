@@ -25,7 +25,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver
 from mayfly.errors import BadField
 from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import STATUSES, JobTable
+from mayfly.schema.tables import STATUSES
 
 MAX_COUNTED = 10_000
 
@@ -107,7 +107,6 @@ class JobPage(NamedTuple):
 
 def list_jobs(
     connection: Connection,
-    jobs: JobTable,
     which: JobFilter,
     text: str | None = None,
     size: int = 50,
@@ -123,7 +122,7 @@ def list_jobs(
     """
     if not 1 <= size <= MAX_PAGE_SIZE:
         raise BadField("size", size, f"a whole number from 1 to {MAX_PAGE_SIZE}")
-    found = _ranges(connection, jobs, which.checked(), text, field)
+    found = _ranges(connection, which.checked(), text, field)
     begin = read_position(connection.dialect, after, len(found[0].key)) if found and after is not None else None
     if any(each.also for each in found):
         found = not_empty(connection, found, begin)
@@ -139,46 +138,43 @@ def list_jobs(
     known = sorted((hit for hit in hits if frontier is None or hit[0] >= frontier), reverse=True)
     ids = [job_id for _position, job_id in known[:size]]
     if field is not None:
-        payloads = read_payloads(connection, jobs, ids)
+        payloads = read_payloads(connection, ids)
         ids = [job_id for job_id in ids if has_field(payloads.get(job_id), *field)]
-    lines = tuple(_lines(connection, jobs, ids))
+    lines = tuple(_lines(connection, ids))
     if len(known) > size:
         return JobPage(lines, position_text(known[size - 1][0]))
     return JobPage(lines, None if frontier is None else position_text(frontier), is_cut=frontier is not None)
 
 
-def _ranges(
-    connection: Connection, jobs: JobTable, which: JobFilter, text: str | None, field: tuple[str, str] | None
-) -> list[Range]:
+def _ranges(connection: Connection, which: JobFilter, text: str | None, field: tuple[str, str] | None) -> list[Range]:
     """Without a lane, a status, a group or an error it is the whole table, in the order of arrival."""
     given = {} if text is None else {"text": pattern(text)}
     given |= {} if field is None else {"field": field_pattern(*field)}
     if which == which._replace(ids=None, lane=None, status=None, group_key=None, error=None):
-        found = [all_jobs(jobs, which, given)]
+        found = [all_jobs(which, given)]
     else:
-        found = ranges(connection, jobs, which, OPEN, given)
+        found = ranges(connection, which, OPEN, given)
     dialect = connection.dialect
-    searches = [] if text is None else [f"({' OR '.join(_contains(dialect, jobs))})"]
-    searches += [] if field is None else [f"LOWER({dialect.as_text(jobs.c.payload)}) LIKE :field ESCAPE '!'"]
+    searches = [] if text is None else [f"({' OR '.join(_contains(dialect))})"]
+    searches += [] if field is None else [f"LOWER({dialect.as_text('payload')}) LIKE :field ESCAPE '!'"]
     return [each._replace(also=" AND ".join(filter(None, (each.also, *searches)))) for each in found]
 
 
-def _contains(dialect: Dialect, jobs: JobTable) -> Iterator[str]:
-    c = jobs.c
-    for column in (dialect.as_text(c.payload), c.last_error, c.type, c.unique_key, c.group_key):
+def _contains(dialect: Dialect) -> Iterator[str]:
+    for column in (dialect.as_text("payload"), "last_error", "type", "unique_key", "group_key"):
         yield f"LOWER({column}) LIKE :text ESCAPE '!'"
 
 
-def _lines(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Iterator[JobLine]:
+def _lines(connection: Connection, ids: Sequence[int]) -> Iterator[JobLine]:
     """In the order of the ids; one that was pruned meanwhile is left out."""
     if not ids:
         return
-    rows = connection.execute(lines_statement(jobs), ids=ids).all()
+    rows = connection.execute(lines_statement(), ids=ids).all()
     found = {row[0]: read_row(JobLine._fields, row) for row in rows}
     for job_id in ids:
         if job_id in found:
             line = found[job_id]
-            yield JobLine(**{**line, "status": jobs.word_of(line["status"]), "error": one_line(line["error"])})
+            yield JobLine(**{**line, "status": line["status"], "error": one_line(line["error"])})
 
 
 def one_line(error: str | None) -> str | None:
@@ -186,60 +182,57 @@ def one_line(error: str | None) -> str | None:
 
 
 @cache
-def lines_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    error = f"SUBSTR({c.last_error}, 1, {ERROR_SHOWN})"
-    columns = ", ".join(error if name == "error" else getattr(c, name) for name in JobLine._fields)
-    return f"SELECT {columns} FROM {jobs.table} WHERE {{ids of {c.id}}}"
+def lines_statement() -> str:
+    error = f"SUBSTR(last_error, 1, {ERROR_SHOWN})"
+    columns = ", ".join(error if name == "error" else name for name in JobLine._fields)
+    return f"SELECT {columns} FROM mayfly_jobs WHERE {{ids of id}}"
 
 
 COUNTED = 1000  # of each status: every page of jobs shows them
 LANES_PER_STATEMENT = 40
 
 
-def count_statuses(connection: Connection, jobs: JobTable, which: JobFilter) -> Mapping[str, CappedCount]:
+def count_statuses(connection: Connection, which: JobFilter) -> Mapping[str, CappedCount]:
     """Of those of a lane, of a group or of all; empty where more is asked for than an index knows."""
     asked = which._replace(status=None)
     if asked == JobFilter(group_key=which.group_key) and which.group_key is not None:
-        return _group(connection, jobs, which.group_key)
+        return _group(connection, which.group_key)
     if asked != JobFilter(lane=which.lane):
         return {}
-    lanes = [which.lane] if which.lane is not None else find_lanes(connection, jobs)
+    lanes = [which.lane] if which.lane is not None else find_lanes(connection)
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
         part = lanes[start : start + LANES_PER_STATEMENT]
         left = tuple(status for status in STATUSES if counted[status] <= COUNTED)
         values = {f"lane_{number}": lane for number, lane in enumerate(part)}
-        rows = connection.execute(lanes_statement(jobs, len(part), left), values).all() if left else ()
+        rows = connection.execute(lanes_statement(len(part), left), values).all() if left else ()
         for number, figure in rows:
             counted[STATUSES[number]] += int(figure)
     return {status: CappedCount.of(counted[status], COUNTED) for status in STATUSES}
 
 
-def _group(connection: Connection, jobs: JobTable, key: str) -> Mapping[str, CappedCount]:
+def _group(connection: Connection, key: str) -> Mapping[str, CappedCount]:
     """Of its newest: it may have a million."""
-    rows = connection.execute(group_statement(jobs), {"key": key, "size": COUNTED + 1}).all()
-    counted = {jobs.word_of(status): int(number) for status, number in rows}
+    rows = connection.execute(group_statement(), {"key": key, "size": COUNTED + 1}).all()
+    counted = {status: int(number) for status, number in rows}
     is_more = sum(counted.values()) > COUNTED
     return {status: CappedCount(counted.get(status, 0), is_more) for status in STATUSES}
 
 
 @cache
-def lanes_statement(jobs: JobTable, lanes: int, statuses: tuple[str, ...]) -> str:
-    c = jobs.c
-    order = f"{c.priority}, {c.run_at}, {c.id}"  # that of the index
+def lanes_statement(lanes: int, statuses: tuple[str, ...]) -> str:
+    order = "priority, run_at, id"  # that of the index
     parts = []
     for number in range(lanes):
         for status in statuses:
-            where = f"{c.lane} = :lane_{number} AND {c.status} = '{getattr(jobs, status)}'"
-            look = f"SELECT {c.id} FROM {jobs.table} WHERE {where} ORDER BY {order} LIMIT {COUNTED + 1}"
+            where = f"lane = :lane_{number} AND status = '{status}'"
+            look = f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {COUNTED + 1}"
             index = STATUSES.index(status)
             parts.append(f"SELECT {index}, COUNT(*) FROM ({look}) AS counted_{number}_{index}")
     return " UNION ALL ".join(parts)
 
 
 @cache
-def group_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    newest = f"SELECT {c.status} FROM {jobs.table} WHERE {c.group_key} = :key ORDER BY {c.id} DESC LIMIT :size"
-    return f"SELECT {c.status}, COUNT(*) FROM ({newest}) AS newest GROUP BY {c.status}"
+def group_statement() -> str:
+    newest = "SELECT status FROM mayfly_jobs WHERE group_key = :key ORDER BY id DESC LIMIT :size"
+    return f"SELECT status, COUNT(*) FROM ({newest}) AS newest GROUP BY status"

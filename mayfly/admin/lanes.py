@@ -19,7 +19,7 @@ from mayfly.queue.count import find_lanes, next_due
 from mayfly.queue.failure import storable
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.queue.pauses import load_pauses
-from mayfly.schema.tables import NAME_LENGTH, PRIORITIES, JobTable
+from mayfly.schema.tables import DEAD, NAME_LENGTH, PRIORITIES, PROCESSING
 from mayfly.settings import Settings
 
 HOUR = timedelta(hours=1)
@@ -66,10 +66,10 @@ class _LaneCounts(NamedTuple):
     next_run_at: datetime | None = None
 
 
-def list_lanes(connection: Connection, jobs: JobTable, settings: Settings, now: datetime) -> list[LaneView]:
+def list_lanes(connection: Connection, settings: Settings, now: datetime) -> list[LaneView]:
     """Those that have rows, those that the settings name, and those that somebody paused or set."""
-    with_rows = find_lanes(connection, jobs)
-    found = _read_lanes(connection, jobs, with_rows, now)
+    with_rows = find_lanes(connection)
+    found = _read_lanes(connection, with_rows, now)
     known, paused = known_lanes(connection), load_pauses(connection, now).lanes
     settled, live = _settled(connection, now - HOUR), live_by_lane(connection)
     set_by_hand = {lane for lane, each in known.items() if each.set_by}
@@ -107,19 +107,17 @@ def _settled(connection: Connection, since: datetime) -> Mapping[tuple[str, str]
     return {(lane, outcome): int(number) for lane, outcome, number in rows}
 
 
-def _read_lanes(
-    connection: Connection, jobs: JobTable, names: Sequence[str], now: datetime
-) -> Mapping[str, _LaneCounts]:
+def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> Mapping[str, _LaneCounts]:
     cap = max(COUNTED_AT_LEAST, min(MAX_COUNTED, COUNTED_IN_ALL // max(1, len(names))))
     found: dict[str, _LaneCounts] = {}
     for start in range(0, len(names), LANES_PER_STATEMENT):
         part = names[start : start + LANES_PER_STATEMENT]
         values = {f"lane_{number}": lane for number, lane in enumerate(part)} | {"now": now}
         counted = [[0, 0, 0] for _ in part]
-        for number, what, figure in connection.execute(count_statement(jobs, len(part), cap), values).all():
+        for number, what, figure in connection.execute(count_statement(len(part), cap), values).all():
             counted[number][what] += int(figure)
         times: list[list[list[datetime]]] = [[[], []] for _ in part]
-        for number, what, at in connection.execute(time_statement(jobs, len(part)), values).all():
+        for number, what, at in connection.execute(time_statement(len(part)), values).all():
             times[number][what] += [utc_from_driver(at)] if at is not None else []
         for number, lane in enumerate(part):
             pending, running, dead = (CappedCount.of(each, cap) for each in counted[number])
@@ -129,36 +127,34 @@ def _read_lanes(
 
 
 @cache
-def count_statement(jobs: JobTable, lanes: int, cap: int) -> str:
+def count_statement(lanes: int, cap: int) -> str:
     """For each lane what is due (0), what runs (1) and what is dead (2), each to one beyond the cap."""
     return " UNION ALL ".join(
         f"SELECT {number}, {what}, COUNT(*) FROM ({look}) AS counted_{number}_{part}"
         for number in range(lanes)
-        for part, (what, look) in enumerate(_counts(jobs, f":lane_{number}", str(cap + 1)))
+        for part, (what, look) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
     )
 
 
-def _counts(jobs: JobTable, lane: str, size: str) -> Iterator[tuple[int, str]]:
-    c = jobs.c
+def _counts(lane: str, size: str) -> Iterator[tuple[int, str]]:
     for priority in PRIORITIES:
-        yield 0, next_due(c.id, jobs, lane, str(priority), size)
-    for what, status in ((1, jobs.processing), (2, jobs.dead)):
-        order = f"{c.priority}, {c.run_at}, {c.id}"  # that of the index
-        where = f"{c.lane} = {lane} AND {c.status} = '{status}'"
-        yield what, f"SELECT {c.id} FROM {jobs.table} WHERE {where} ORDER BY {order} LIMIT {size}"
+        yield 0, next_due("id", lane, str(priority), size)
+    for what, status in ((1, PROCESSING), (2, DEAD)):
+        order = "priority, run_at, id"  # that of the index
+        where = f"lane = {lane} AND status = '{status}'"
+        yield what, f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {size}"
 
 
 @cache
-def time_statement(jobs: JobTable, lanes: int) -> str:
+def time_statement(lanes: int) -> str:
     """For each lane and priority the first that is due (0), and the first that is not yet (1)."""
-    c = jobs.c
     looks = []
     for number in range(lanes):
         for priority in PRIORITIES:
-            due = next_due(c.run_at, jobs, f":lane_{number}", str(priority), "1")
+            due = next_due("run_at", f":lane_{number}", str(priority), "1")
             for what, look in enumerate((due, due.replace("<= :now", "> :now"))):
                 looks.append(
-                    f"SELECT {number}, {what}, MIN({c.run_at}) FROM ({look}) AS first_{number}_{priority}_{what}"
+                    f"SELECT {number}, {what}, MIN(run_at) FROM ({look}) AS first_{number}_{priority}_{what}"
                 )
     return " UNION ALL ".join(looks)
 
@@ -174,7 +170,6 @@ class Resumed(NamedTuple):
 
 def pause(
     database: Database,
-    jobs: JobTable,
     kind: str,
     name: str,
     actor: Actor,
@@ -194,11 +189,11 @@ def pause(
 
     was_paused = database.run(work)
     if was_paused and kind == pauses.TYPE:
-        pauses.resume_jobs(database, jobs, name)  # to be put off again, until the new end
+        pauses.resume_jobs(database, name)  # to be put off again, until the new end
     return was_paused
 
 
-def resume(database: Database, jobs: JobTable, kind: str, name: str, actor: Actor) -> Resumed:
+def resume(database: Database, kind: str, name: str, actor: Actor) -> Resumed:
     """What a paused type had put off is due at once."""
     now = database.clock.now()
     deed = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
@@ -210,7 +205,7 @@ def resume(database: Database, jobs: JobTable, kind: str, name: str, actor: Acto
         return was_paused
 
     was_paused = database.run(work)
-    moved = pauses.resume_jobs(database, jobs, name) if kind == pauses.TYPE else 0
+    moved = pauses.resume_jobs(database, name) if kind == pauses.TYPE else 0
     return Resumed(was_paused, moved)
 
 

@@ -17,7 +17,6 @@ from mayfly.schedules.files import Schedules, read_schedules
 from mayfly.schedules.fire import KnownSchedule, new_job
 from mayfly.schedules.next_due import schedule_files
 from mayfly.schedules.parse import ScheduleEntry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 
 NEXT_SHOWN = 5
@@ -148,10 +147,10 @@ def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, a
     new = job_of_now(settings, entry, now)
 
     def work(connection: Connection) -> int:
-        inserted = insert_jobs(connection, JOBS, [new])
+        inserted = insert_jobs(connection, [new])
         AuditEntry(actor, "run schedule", entry.name, now).add(connection, inserted)
         return inserted
 
     if not database.run(work) and entry.overlap == "skip":
         raise ScheduleUnfinished(entry.name)
-    return database.run(lambda connection: insert_job(connection, JOBS, new))  # finds it by its key
+    return database.run(lambda connection: insert_job(connection, new))  # finds it by its key

@@ -18,7 +18,7 @@ from mayfly.fleet.statements import READ_PLAN_LOCK
 from mayfly.format import moment, span
 from mayfly.queue.pauses import Pause, load_pauses
 from mayfly.registry import Registry
-from mayfly.schema.tables import CANCELLED, DONE, PENDING, PRIORITIES, PROCESSING, JobTable
+from mayfly.schema.tables import CANCELLED, DONE, PENDING, PRIORITIES, PROCESSING
 from mayfly.settings import Settings
 from mayfly.stats.totals import read_usual
 
@@ -249,9 +249,9 @@ HOST = "SELECT host FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 def diagnose(
-    connection: Connection, jobs: JobTable, job_id: int, settings: Settings, registry: Registry, now: datetime
+    connection: Connection, job_id: int, settings: Settings, registry: Registry, now: datetime
 ) -> JobDiagnosis:
-    row = _row(connection, jobs, job_id)
+    row = _row(connection, job_id)
     pauses = load_pauses(connection, now)
     holder, lease_until, _number = connection.execute(READ_PLAN_LOCK).first()
     has_handler = registry.get(row.type) is not None
@@ -259,7 +259,7 @@ def diagnose(
     last_cycle = connection.execute(LAST_CYCLE).scalar()
     return JobDiagnosis(
         row=row,
-        lane=_lane(connection, jobs, row, settings, now),
+        lane=_lane(connection, row, settings, now),
         now=now,
         pauses=tuple(each for each in (pauses.lanes.get(row.lane), pauses.types.get(row.type)) if each),
         host=host,
@@ -283,12 +283,12 @@ def _slot_holders(connection: Connection, row: JobRow, now: datetime) -> tuple[S
     return tuple(each for each in holders if each.until > now)
 
 
-def _row(connection: Connection, jobs: JobTable, job_id: int) -> JobRow:
-    found = connection.execute(row_statement(jobs), {"id": job_id}).first()
+def _row(connection: Connection, job_id: int) -> JobRow:
+    found = connection.execute(row_statement(), {"id": job_id}).first()
     if found is None:
         raise UnknownJob(job_id)
     values = {name: _value(name, each) for name, each in zip(JobRow._fields, found, strict=True)}
-    return JobRow(**{**values, "status": jobs.word_of(values["status"]), "suspect": bool(values["suspect"])})
+    return JobRow(**{**values, "status": values["status"], "suspect": bool(values["suspect"])})
 
 
 def _value(name: str, found: Any) -> Any:
@@ -296,15 +296,15 @@ def _value(name: str, found: Any) -> Any:
 
 
 @cache
-def row_statement(jobs: JobTable) -> str:
-    columns = ", ".join(getattr(jobs.c, name) for name in JobRow._fields)
-    return f"SELECT {columns} FROM {jobs.table} WHERE {jobs.c.id} = :id"
+def row_statement() -> str:
+    columns = ", ".join(name for name in JobRow._fields)
+    return f"SELECT {columns} FROM mayfly_jobs WHERE id = :id"
 
 
-def _lane(connection: Connection, jobs: JobTable, row: JobRow, settings: Settings, now: datetime) -> LaneState:
+def _lane(connection: Connection, row: JobRow, settings: Settings, now: datetime) -> LaneState:
     resolved = settings.lane(row.lane)
     is_due = row.status == PENDING and row.run_at <= now
-    before = _jobs_before(connection, jobs, row, now) if is_due else 0
+    before = _jobs_before(connection, row, now) if is_due else 0
     known = known_lanes(connection).get(row.lane, KnownLane())
     return LaneState(
         max_workers=known.max_workers or resolved.max_workers,
@@ -316,14 +316,14 @@ def _lane(connection: Connection, jobs: JobTable, row: JobRow, settings: Setting
     )
 
 
-def _jobs_before(connection: Connection, jobs: JobTable, row: JobRow, now: datetime) -> int:
+def _jobs_before(connection: Connection, row: JobRow, now: datetime) -> int:
     """Of a higher priority, or of its own and due earlier; counted no further than is worth saying."""
     counted = 0
     for priority in (each for each in PRIORITIES if each <= row.priority):
         own = priority == row.priority
         values = {"lane": row.lane, "priority": priority, "now": row.run_at if own else now}
         values |= {"id": row.id} if own else {}
-        counting = before_statement(jobs, own)
+        counting = before_statement(own)
         counted += int(connection.execute(counting, {**values, "size": MAX_JOBS_BEFORE + 1 - counted}).scalar())
         if counted > MAX_JOBS_BEFORE:
             break
@@ -331,12 +331,11 @@ def _jobs_before(connection: Connection, jobs: JobTable, row: JobRow, now: datet
 
 
 @cache
-def before_statement(jobs: JobTable, own: bool) -> str:
+def before_statement(own: bool) -> str:
     """Along the claim index, as a claim goes."""
-    c = jobs.c
-    earlier = f" AND ({c.run_at} < :now OR {c.id} < :id)" if own else ""
+    earlier = " AND (run_at < :now OR id < :id)" if own else ""
     return (
-        f"SELECT COUNT(*) FROM (SELECT {c.id} FROM {jobs.table} WHERE {c.lane} = :lane"
-        f" AND {c.status} = '{jobs.pending}' AND {c.priority} = :priority AND {c.run_at} <= :now{earlier}"
-        f" ORDER BY {c.run_at}, {c.id} LIMIT :size) AS earlier"
+        f"SELECT COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane"
+        f" AND status = 'pending' AND priority = :priority AND run_at <= :now{earlier}"
+        f" ORDER BY run_at, id LIMIT :size) AS earlier"
     )

@@ -8,6 +8,7 @@ from mayfly.admin.audit import TERMINAL, this_user
 from mayfly.cli.options import ask
 from mayfly.errors import NoSuchBatch
 from mayfly.process import exits
+from mayfly.schema.tables import PENDING
 from mayfly.settings import load_settings
 
 
@@ -20,11 +21,10 @@ def batches(context: click.Context, as_json: bool) -> int | None:
         return None
     from mayfly.admin.batches import batches_text, list_batches  # the database, only where it is needed
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     now = database.clock.now()
-    found = database.read(lambda connection: list_batches(connection, JOBS, now))
+    found = database.read(lambda connection: list_batches(connection, now))
     click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else batches_text(found))
     return exits.SUCCESS
 
@@ -36,12 +36,11 @@ def seal_one(name: str, dry_run: bool) -> int:
     """Take what is in the batch NAME for all of it: its producer died before its block had ended."""
     from mayfly.bootstrap import open_database
     from mayfly.queue.batches import is_being_filled, seal_batch
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     if dry_run and database.read(lambda connection: is_being_filled(connection, name)):
         click.echo(f"The batch {name} would be sealed; nothing was changed.")
-    elif not dry_run and seal_batch(database, JOBS, name):
+    elif not dry_run and seal_batch(database, name):
         click.echo(f"Sealed the batch {name}.")
     else:
         raise NoSuchBatch(name, "is being filled")
@@ -61,17 +60,16 @@ def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
     from mayfly.bootstrap import open_database
     from mayfly.cli import jobs
     from mayfly.queue.batches import is_open
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     if not database.read(lambda connection: is_open(connection, name)):
         raise NoSuchBatch(name, "is open")
-    number = count_matching(database, JOBS, CANCEL, JobFilter(group_key=name, status=JOBS.pending))
+    number = count_matching(database, CANCEL, JobFilter(group_key=name, status=PENDING))
     if dry_run:
         click.echo(f"{jobs.counted(number)} would be cancelled; nothing was changed.")
         return exits.SUCCESS
     if not yes:
         ask(f"Abandon the batch {name}, and cancel {jobs.counted(number)}?")
-    ended = abandon_batch(database, JOBS, name, reason or "its producer is gone", this_user(TERMINAL))
+    ended = abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
     click.echo(f"Abandoned the batch {name}. {ended.ended} jobs cancelled.")
     return exits.SUCCESS

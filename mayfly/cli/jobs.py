@@ -19,7 +19,6 @@ from mayfly.cli.options import ask, duration, end_of_pause, jobs_meant, jobs_opt
 from mayfly.db.database import Database
 from mayfly.process import exits
 from mayfly.queue.options import parse_duration
-from mayfly.schema.tables import JOBS
 from mayfly.settings import load_settings
 
 
@@ -54,7 +53,7 @@ def change_jobs(
     dry_run: bool,
     act: Callable[[admin.OnProgress], admin.BulkResult],
 ) -> int:
-    number = admin.count_matching(database, JOBS, change.verb, which, change.until)
+    number = admin.count_matching(database, change.verb, which, change.until)
     if dry_run:
         click.echo(f"{counted(number)} would be {change.done}; nothing was changed.")
         return exits.SUCCESS
@@ -99,13 +98,12 @@ def cancel(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
     """
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     which = jobs_meant(database, **named)
 
     def act(tell: admin.OnProgress) -> admin.BulkResult:
-        ended, told = admin.cancel(database, JOBS, which, this_user(TERMINAL), reason, tell)
+        ended, told = admin.cancel(database, which, this_user(TERMINAL), reason, tell)
         return admin.BulkResult(ended, told)
 
     return change_jobs(database, Change(admin.CANCEL, "cancelled", "unfinished job"), which, yes, dry_run, act)
@@ -120,13 +118,12 @@ def retry(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
     """
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     which = jobs_meant(database, **named)
 
     def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.retry(database, JOBS, which, this_user(TERMINAL), reason, tell)
+        return admin.retry(database, which, this_user(TERMINAL), reason, tell)
 
     change = Change(admin.RETRY, "due again", "job that could be tried again")
     return change_jobs(database, change, which, yes, dry_run, act)
@@ -138,13 +135,12 @@ def discard(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
     """Let dead jobs leave the list: they end as cancelled, with who and why."""
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     which = jobs_meant(database, **named)
 
     def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.discard(database, JOBS, which, this_user(TERMINAL), reason, tell)
+        return admin.discard(database, which, this_user(TERMINAL), reason, tell)
 
     return change_jobs(database, Change(admin.DISCARD, "discarded", "dead job"), which, yes, dry_run, act)
 
@@ -157,7 +153,6 @@ def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: s
     """Put off jobs that wait. One that is due later anyway stays where it is."""
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     if (by is None) == (until is None):
         raise click.UsageError("Say how long by --by, or until when by --until.")
@@ -168,7 +163,7 @@ def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: s
     which = jobs_meant(database, **named)
 
     def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.delay(database, JOBS, which, end, this_user(TERMINAL), reason, tell)
+        return admin.delay(database, which, end, this_user(TERMINAL), reason, tell)
 
     change = Change(admin.DELAY, "delayed", "job that waits and is due before", end)
     return change_jobs(database, change, which, yes, dry_run, act)
@@ -181,12 +176,11 @@ def why(job_id: int, as_json: bool) -> int:
     """Say why the job ID is not running, or what became of it."""
     from mayfly.admin.why import diagnose, explain
     from mayfly.bootstrap import load_registry, open_database
-    from mayfly.schema.tables import JOBS
 
     settings = load_settings()
     database, registry = open_database(settings), load_registry(settings)
     now = database.clock.now()
-    known = database.read(lambda connection: diagnose(connection, JOBS, job_id, settings, registry, now))
+    known = database.read(lambda connection: diagnose(connection, job_id, settings, registry, now))
     reasons = explain(known)
     if as_json:
         click.echo(json.dumps(explained_facts(known.row, reasons), indent=2))

@@ -15,7 +15,6 @@ from mayfly.format import moment
 from mayfly.process import exits
 from mayfly.queue.count import find_lanes
 from mayfly.queue.pauses import LANE, Pause
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load_settings
 
 
@@ -39,7 +38,7 @@ def pause_line(pause: Pause) -> str:
 def unknown_lane_warning(settings: Settings, database: Database, kind: str, name: str) -> Iterator[str]:
     """A misspelled name would be a pause that holds nothing; one that is new is no mistake."""
     if kind == LANE:
-        known = {*settings.lanes, *database.read(lambda connection: find_lanes(connection, JOBS))}
+        known = {*settings.lanes, *database.read(lambda connection: find_lanes(connection))}
     else:
         known = {*load_registry(settings).handlers}
     if name not in known:
@@ -60,12 +59,11 @@ def pause(kind: str, name: str, reason: str | None, until: str | None) -> int:
     """Start nothing more in the lane NAME, or of the type NAME, on all hosts. What runs already is not touched."""
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
     settings = load_settings()
     database = open_database(settings)
     end = end_of_pause(until, database.clock.now())
-    admin.pause(database, JOBS, kind, name, this_user(TERMINAL), end, reason)
+    admin.pause(database, kind, name, this_user(TERMINAL), end, reason)
     for warning in unknown_lane_warning(settings, database, kind, name):
         click.echo(warning, err=True)
     click.echo(f"Paused {kind} {name}{f' until {until}' if until else ''}.")
@@ -79,9 +77,8 @@ def resume(kind: str, name: str) -> int:
     """Let the lane NAME, or the type NAME, go on. What a paused type had put off is due at once."""
     from mayfly import admin
     from mayfly.bootstrap import open_database
-    from mayfly.schema.tables import JOBS
 
-    was_paused, moved = admin.resume(open_database(load_settings()), JOBS, kind, name, this_user(TERMINAL))
+    was_paused, moved = admin.resume(open_database(load_settings()), kind, name, this_user(TERMINAL))
     told = f"Resumed {kind} {name}." if was_paused else f"{kind.capitalize()} {name} was not paused."
     click.echo(f"{told} {moved} jobs are due again." if moved else told)
     return exits.SUCCESS
@@ -117,12 +114,11 @@ def _show(as_json: bool) -> int:
     from mayfly import admin
     from mayfly.bootstrap import open_database
     from mayfly.cli.text import lanes_text
-    from mayfly.schema.tables import JOBS
 
     settings = load_settings()
     database = open_database(settings)
     now = database.clock.now()
-    found = database.read(lambda connection: admin.list_lanes(connection, JOBS, settings, now))
+    found = database.read(lambda connection: admin.list_lanes(connection, settings, now))
     click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else lanes_text(found, now))
     return exits.SUCCESS
 

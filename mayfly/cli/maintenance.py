@@ -142,13 +142,12 @@ def prune(yes: bool, dry_run: bool, as_json: bool) -> int:
     from mayfly.bootstrap import open_database
     from mayfly.cli.options import ask  # the database, only where it is needed
     from mayfly.queue.prune import keep_from
-    from mayfly.schema.tables import JOBS
 
     if as_json and not dry_run:
         raise click.UsageError("--json goes with --dry-run.")
     settings = load_settings()
     database, keep = open_database(settings), keep_from(settings)
-    old = database.read(lambda connection: admin.count_old(connection, JOBS, keep, database.clock.now()))
+    old = database.read(lambda connection: admin.count_old(connection, keep, database.clock.now()))
     if as_json:
         click.echo(
             json.dumps({table: min(rows, admin.MAX_MATCHING_COUNTED) for table, rows in old.items()}, indent=2)
@@ -160,7 +159,7 @@ def prune(yes: bool, dry_run: bool, as_json: bool) -> int:
         return exits.SUCCESS
     if not yes:
         ask(f"Delete {told}?")
-    gone = admin.prune_all(database, JOBS, keep, this_user(TERMINAL))
+    gone = admin.prune_all(database, keep, this_user(TERMINAL))
     click.echo(f"{gone:,} rows deleted.")
     return exits.SUCCESS
 

@@ -22,7 +22,6 @@ from mayfly.db.database import Database
 from mayfly.errors import MayflyError
 from mayfly.format import has_colour, moment
 from mayfly.process import exits
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 
 CLEAR = "\x1b[H\x1b[2J"
@@ -30,7 +29,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 def status_now(database: Database, settings: Settings, as_json: bool) -> int:
     now = database.clock.now()
-    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings, now))
+    found = database.read(lambda connection: admin.read_status(connection, settings, now))
     click.echo(json.dumps(found.facts(), indent=2) if as_json else status_text(found, has_colour(sys.stdout)))
     return found.exit_code
 
@@ -80,7 +79,7 @@ def _screen(database: Database, settings: Settings) -> Group:
 
 def _drawn(database: Database, settings: Settings) -> Group:
     now = database.clock.now()
-    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings, now))
+    found = database.read(lambda connection: admin.read_status(connection, settings, now))
     live = database.read(lambda connection: admin.list_runners(connection, RUNNERS_SHOWN, live_only=True))
     last = database.read(lambda connection: admin.list_cycles(connection, CYCLES_SHOWN))
     style = STYLES[found.exit_code]

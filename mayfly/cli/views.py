@@ -94,12 +94,11 @@ def jobs(
     from mayfly.bootstrap import open_database
     from mayfly.cli.text import jobs_text
     from mayfly.client import created_before
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     before, since = (None if age is None else created_before(database, age) for age in (older_than, younger_than))
     which = JobFilter(None, group_key, lane, type_name, status_word, before, since, error)
-    page = database.read(lambda connection: admin.list_jobs(connection, JOBS, which, text, limit, after))
+    page = database.read(lambda connection: admin.list_jobs(connection, which, text, limit, after))
     if as_json:
         click.echo(json.dumps(page.facts(), indent=2))
         return exits.SUCCESS
@@ -118,12 +117,11 @@ def show(job_id: int, as_json: bool) -> int:
     from mayfly import admin
     from mayfly.bootstrap import load_registry, open_database
     from mayfly.cli.text import job_text
-    from mayfly.schema.tables import JOBS
 
     settings = load_settings()
     database, registry = open_database(settings), load_registry(settings)
     now = database.clock.now()
-    view = database.read(lambda connection: admin.read_job(connection, JOBS, job_id, settings, registry, now))
+    view = database.read(lambda connection: admin.read_job(connection, job_id, settings, registry, now))
     click.echo(json.dumps(view.facts(), indent=2) if as_json else job_text(view, has_colour(sys.stdout)))
     return exits.SUCCESS
 
@@ -136,11 +134,10 @@ def dead(lane: str | None, as_json: bool) -> int:
     from mayfly import admin
     from mayfly.bootstrap import open_database
     from mayfly.cli.text import dead_text
-    from mayfly.schema.tables import JOBS
 
     database = open_database(load_settings())
     now = database.clock.now()
-    found = database.read(lambda connection: admin.list_dead(connection, JOBS, lane, now))
+    found = database.read(lambda connection: admin.list_dead(connection, lane, now))
     if as_json:
         click.echo(json.dumps(found.facts(), indent=2))
         return exits.SUCCESS

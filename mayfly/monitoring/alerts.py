@@ -17,7 +17,6 @@ from mayfly.errors import Undelivered
 from mayfly.fleet.runners import LOST
 from mayfly.format import span
 from mayfly.log import Log
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 from mayfly.stats.history import read_cycles
 
@@ -248,7 +247,7 @@ def killed_runners(connection: Connection, now: datetime) -> Iterator[Symptom]:
 def late_lanes(connection: Connection, settings: Settings, now: datetime) -> Iterator[Symptom]:
     """Those whose LATENCY_TARGET has passed. Whoever has paused a lane knows that it waits."""
     targets = {lane: each.latency_target for lane, each in settings.lanes.items() if each.latency_target}
-    for each in list_lanes(connection, JOBS, settings, now) if targets else ():
+    for each in list_lanes(connection, settings, now) if targets else ():
         target, waits = targets.get(each.lane), each.wait_seconds or 0.0
         if target is not None and waits > target and not each.paused:
             spans = [span(timedelta(seconds=seconds)) for seconds in (waits, target)]

@@ -10,7 +10,6 @@ from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import MetricsMissing, TextfileUnwritable
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Tally
@@ -45,7 +44,7 @@ def read_metric_values(connection: Connection, settings: Settings, now: datetime
     return MetricValues(
         counters=read_counters(connection),
         cycles=read_cycles(connection),
-        lanes=list_lanes(connection, JOBS, settings, now),
+        lanes=list_lanes(connection, settings, now),
         targets={lane: target for lane, target in targets.items() if target is not None},
     )
 

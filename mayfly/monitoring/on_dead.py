@@ -15,7 +15,7 @@ from mayfly.queue.insert import NewJob, insert_job
 from mayfly.queue.outcome import Cancel, Outcome, OutcomeKind, Snooze
 from mayfly.queue.rescue import Judge
 from mayfly.registry import ON_DEAD_LANE, ON_DEAD_TYPE, Handler
-from mayfly.schema.tables import HIGH, JOBS, KEY_LENGTH
+from mayfly.schema.tables import DEAD, HIGH, KEY_LENGTH, PROCESSING
 from mayfly.settings import Settings
 
 MAX_ATTEMPTS = 20  # with the usual backoff about nine hours, should whoever is to be alarmed be away
@@ -36,7 +36,7 @@ def announcer(settings: Settings, database: Database) -> Announce:
         if job.type == ON_DEAD_TYPE:  # or a hook that always fails would be told of that for ever
             return
         notices = [_on_dead_job(job, hook, database) for hook in settings.hooks_on_dead]
-        database.run(lambda connection: [insert_job(connection, JOBS, each) for each in notices])
+        database.run(lambda connection: [insert_job(connection, each) for each in notices])
 
     return announce
 
@@ -59,9 +59,9 @@ def read_dead(database: Database, job_id: object) -> tuple[Job, Outcome] | None:
     if row is None:
         return None
     status, error, *rest = row
-    if status == JOBS.processing:
+    if status == PROCESSING:
         raise Snooze(after=GRACE_SECONDS)  # announced, and not yet written
-    return (_job(*rest), Outcome(OutcomeKind.DEAD, error=error)) if status == JOBS.dead else None
+    return (_job(*rest), Outcome(OutcomeKind.DEAD, error=error)) if status == DEAD else None
 
 
 def _on_dead_job(job: Job, hook: str, database: Database) -> NewJob:

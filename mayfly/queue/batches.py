@@ -14,7 +14,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.queue.count import IS_OPEN, KnownLiveJobs, finished, finished_batches
 from mayfly.queue.insert import insert_job, unpacked
-from mayfly.schema.tables import JobTable
+from mayfly.schema.tables import CANCELLED, DEAD, DONE
 
 KEYS_PER_STATEMENT = 500
 COLUMNS = ("batch_key", "on_complete", "created_at", "sealed_at")
@@ -87,20 +87,18 @@ def abandon(connection: Connection, key: str, now: datetime) -> None:
     connection.execute(ABANDON, {"key": key, "now": now})
 
 
-def complete(
-    database: Database, jobs: JobTable, keys: Iterable[str], witnesses: KnownLiveJobs
-) -> tuple[Completed, ...]:
+def complete(database: Database, keys: Iterable[str], witnesses: KnownLiveJobs) -> tuple[Completed, ...]:
     """Those of these groups that are batches and are over, each by exactly one who looks."""
     wanted = sorted(set(keys))
-    ended = database.read(lambda connection: finished(connection, jobs, _sealed(connection, wanted), witnesses))
+    ended = database.read(lambda connection: finished(connection, _sealed(connection, wanted), witnesses))
     now = database.clock.now()
-    found = [database.run(partial(_complete, jobs=jobs, key=key, now=now)) for key in ended]
+    found = [database.run(partial(_complete, key=key, now=now)) for key in ended]
     return tuple(each for each in found if each is not None)
 
 
-def complete_all(database: Database, jobs: JobTable) -> tuple[Completed, ...]:
+def complete_all(database: Database) -> tuple[Completed, ...]:
     """Whoever settled a last job and was killed before he looked is made up for."""
-    return complete(database, jobs, database.read(lambda connection: finished_batches(connection, jobs)), {})
+    return complete(database, database.read(lambda connection: finished_batches(connection)), {})
 
 
 def completed_since(connection: Connection, since: datetime) -> int:
@@ -118,17 +116,17 @@ def _sealed(connection: Connection, keys: Sequence[str]) -> list[str]:
     return found
 
 
-def _complete(connection: Connection, jobs: JobTable, key: str, now: datetime) -> Completed | None:
+def _complete(connection: Connection, key: str, now: datetime) -> Completed | None:
     """None if somebody else was first: the callback is inserted by the one who changed the row."""
     if connection.execute(COMPLETE, {"key": key, "now": now}).rowcount != 1:
         return None
-    counted = dict(connection.execute(count_statement(jobs), {"key": key}).all())
-    done, dead, cancelled = (counted.get(status, 0) for status in (jobs.done, jobs.dead, jobs.cancelled))
+    counted = dict(connection.execute(count_statement(), {"key": key}).all())
+    done, dead, cancelled = (counted.get(status, 0) for status in (DONE, DEAD, CANCELLED))
     kept = connection.execute(CALLBACK, {"key": key}).scalar()
     if kept is None:
         return Completed(key, done, dead, cancelled, None)
     callback = unpacked(json_text.decode(kept)).with_field("batch", report(key, done, dead, cancelled))
-    insert_job(connection, jobs, callback.due_from(now))
+    insert_job(connection, callback.due_from(now))
     return Completed(key, done, dead, cancelled, callback.job.type)
 
 
@@ -138,18 +136,17 @@ def report(key: str, done: int = 0, dead: int = 0, cancelled: int = 0) -> dict[s
 
 
 @cache
-def count_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    return f"SELECT {c.status}, COUNT(*) FROM {jobs.table} WHERE {c.group_key} = :key GROUP BY {c.status}"
+def count_statement() -> str:
+    return "SELECT status, COUNT(*) FROM mayfly_jobs WHERE group_key = :key GROUP BY status"
 
 
 LONG_FILLING = timedelta(hours=1)  # who fills a batch for longer has probably died over it
 
 
-def seal_batch(database: Database, jobs: JobTable, key: str) -> bool:
+def seal_batch(database: Database, key: str) -> bool:
     """All of its jobs may have ended by now, or there is none. False if it is not being filled."""
     now = database.clock.now()
     is_sealed = database.run(lambda connection: seal(connection, key, now))
     if is_sealed:
-        complete(database, jobs, [key], {})
+        complete(database, [key], {})
     return is_sealed

@@ -11,7 +11,6 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import Dialect, utc_from_driver
 from mayfly.job import Job, RareFields
 from mayfly.queue.count import due_priorities, next_due
-from mayfly.schema.tables import JobTable
 
 Found = Sequence[Any]  # a row, in the order of `_columns`
 RARE_COLUMNS = 2
@@ -48,58 +47,53 @@ class Claimed(NamedTuple):
 
 def claim(
     connection: Connection,
-    jobs: JobTable,
     claimant: Claimant,
     size: int,
     now: datetime,
     front: ClaimCursor | None = None,
 ) -> Claimed:
-    """The next due jobs, high priority first, oldest first, now owned by the claimant.
+    """The next due high priority first, oldest first, now owned by the claimant.
 
     As they were found: to make them Jobs is left to `jobs_from`, when nobody waits for our locks any more.
     """
-    first = _first(connection, jobs, claimant, now) if claimant.begins_with is not None else ()
-    looked = Claimed(first) if first else _due(connection, jobs, claimant.lane, size, now, front)
+    first = _first(connection, claimant, now) if claimant.begins_with is not None else ()
+    looked = Claimed(first) if first else _due(connection, claimant.lane, size, now, front)
     taken = joined_jobs(looked.rows, claimant.fresh)
     if not taken:
         return Claimed((), needs_fresh=bool(looked.rows), was_due=looked.was_due)
     special = [row[0] for row in taken if row[1] >= RARE_COLUMNS]
-    specials = _rare_fields(connection, jobs, special) if special else {}
+    specials = _rare_fields(connection, special) if special else {}
     values = {"worker_id": claimant.worker_id, "now": now, "lease_until": claimant.lease_until}
-    connection.execute(claim_statement(jobs), values, ids=[row[0] for row in taken])
+    connection.execute(claim_statement(), values, ids=[row[0] for row in taken])
     return Claimed(taken, specials, front=looked.front if len(taken) == size else None)
 
 
-def _due(
-    connection: Connection, jobs: JobTable, lane: str, size: int, now: datetime, front: ClaimCursor | None
-) -> Claimed:
+def _due(connection: Connection, lane: str, size: int, now: datetime, front: ClaimCursor | None) -> Claimed:
     """Nothing is claimed yet."""
     found: list[Found] = []
-    priorities = due_priorities(connection, jobs, lane, now)
+    priorities = due_priorities(connection, lane, now)
     for priority in priorities:
         wanted = {"lane": lane, "priority": priority, "now": now, "size": size - len(found)}
-        found += _due_of(connection, jobs, wanted, front)
+        found += _due_of(connection, wanted, front)
         if len(found) == size:
             return Claimed(found, front=ClaimCursor(priority, _run_at(found[-1])))
     return Claimed(found, was_due=bool(priorities))
 
 
-def _due_of(
-    connection: Connection, jobs: JobTable, wanted: dict[str, Any], front: ClaimCursor | None
-) -> Sequence[Found]:
+def _due_of(connection: Connection, wanted: dict[str, Any], front: ClaimCursor | None) -> Sequence[Found]:
     """Of one priority. Where there are not enough behind the front, what is before it is looked for, too."""
     if front is not None and front.priority == wanted["priority"]:
-        statement = from_cursor_statement(connection.dialect, jobs)
+        statement = from_cursor_statement(connection.dialect)
         found = connection.execute(statement, {**wanted, "since": front.run_at}).all()
         if len(found) == wanted["size"]:
             return found
-    return connection.execute(due_statement(connection.dialect, jobs), wanted).all()
+    return connection.execute(due_statement(connection.dialect), wanted).all()
 
 
-def _first(connection: Connection, jobs: JobTable, claimant: Claimant, now: datetime) -> Sequence[Found]:
+def _first(connection: Connection, claimant: Claimant, now: datetime) -> Sequence[Found]:
     """Alone: whatever came with it would have to wait for as long as it takes."""
     wanted = {"id": claimant.begins_with, "lane": claimant.lane, "now": now}
-    return connection.execute(first_statement(connection.dialect, jobs), wanted).all()
+    return connection.execute(first_statement(connection.dialect), wanted).all()
 
 
 def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
@@ -109,15 +103,15 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
     return claimed_jobs
 
 
-def _rare_fields(connection: Connection, jobs: JobTable, ids: Sequence[int]) -> Mapping[int, RareFields]:
+def _rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int, RareFields]:
     """What few jobs have is asked for where there is any: the others pay nothing for it.
 
     Before the claim wipes out when they were started last: one that was started in time can't expire any more.
     """
-    found = connection.execute(rare_fields_statement(jobs), ids=ids).all()
+    found = connection.execute(rare_fields_statement(), ids=ids).all()
     in_time = [job_id for job_id, was_in_time, *_ in found if was_in_time]
     if in_time:
-        connection.execute(in_time_statement(jobs), ids=in_time)
+        connection.execute(in_time_statement(), ids=in_time)
     return {
         job_id: _rare_fields_of(None if was_in_time else expires_at, *rest)
         for job_id, was_in_time, expires_at, *rest in found
@@ -133,60 +127,55 @@ def _rare_fields_of(
 
 
 @cache
-def due_statement(dialect: Dialect, jobs: JobTable) -> str:
-    return next_due(_columns(dialect, jobs), jobs) + dialect.claim_lock
+def due_statement(dialect: Dialect) -> str:
+    return next_due(_columns(dialect)) + dialect.claim_lock
 
 
 @cache
-def from_cursor_statement(dialect: Dialect, jobs: JobTable) -> str:
+def from_cursor_statement(dialect: Dialect) -> str:
     """Passes over the index entries of what was claimed already and is not yet removed: a third of the whole look."""
-    hint = dialect.in_order_of(f"{jobs.table}_claim")
-    return next_due(_columns(dialect, jobs), jobs, hint=hint, since=":since") + dialect.claim_lock
+    hint = dialect.in_order_of("mayfly_jobs_claim")
+    return next_due(_columns(dialect), hint=hint, since=":since") + dialect.claim_lock
 
 
 @cache
-def first_statement(dialect: Dialect, jobs: JobTable) -> str:
-    c = jobs.c
-    still = f"{c.id} = :id AND {c.lane} = :lane AND {c.status} = '{jobs.pending}' AND {c.run_at} <= :now"
-    return f"SELECT {_columns(dialect, jobs)} FROM {jobs.table} WHERE {still}{dialect.claim_lock}"
+def first_statement(dialect: Dialect) -> str:
+    still = "id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now"
+    return f"SELECT {_columns(dialect)} FROM mayfly_jobs WHERE {still}{dialect.claim_lock}"
 
 
-def _columns(dialect: Dialect, jobs: JobTable) -> str:
-    c = jobs.c
-    figures = dialect.bundled(" ", [c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions])
-    rest = dialect.bundled("|", [*figures, c.run_at, c.type])
-    return ", ".join([c.id, marker(jobs), c.payload, c.group_key, *rest])
+def _columns(dialect: Dialect) -> str:
+    figures = dialect.bundled(" ", ["attempts", "max_attempts", "claims", "crashes", "interruptions"])
+    rest = dialect.bundled("|", [*figures, "run_at", "type"])
+    return ", ".join(["id", marker(), "payload", "group_key", *rest])
 
 
-def marker(jobs: JobTable) -> str:
+def marker() -> str:
     """In one number: whether the job is a suspect, and whether it has what few have."""
-    c = jobs.c
-    has_any = " OR ".join(f"{each} IS NOT NULL" for each in (c.expires_at, c.checkpoint, c.cancel_reason))
-    return f"{c.suspect} + CASE WHEN {has_any} THEN {RARE_COLUMNS} ELSE 0 END"
+    has_any = " OR ".join(f"{each} IS NOT NULL" for each in ("expires_at", "checkpoint", "cancel_reason"))
+    return f"suspect + CASE WHEN {has_any} THEN {RARE_COLUMNS} ELSE 0 END"
 
 
 @cache
-def rare_fields_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def rare_fields_statement() -> str:
     # A suspect's runner died over it, or may have: it counts as started.
-    was_in_time = f"CASE WHEN {c.started_at} IS NOT NULL OR {c.suspect} = 1 THEN {c.expires_at} IS NOT NULL END"
-    columns = ", ".join((c.id, was_in_time, c.expires_at, c.checkpoint, c.slices, c.stalled, c.cancel_reason))
-    return f"SELECT {columns} FROM {jobs.table} WHERE {{ids of {c.id}}}"
+    was_in_time = "CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END"
+    columns = ", ".join(("id", was_in_time, "expires_at", "checkpoint", "slices", "stalled", "cancel_reason"))
+    return f"SELECT {columns} FROM mayfly_jobs WHERE {{ids of id}}"
 
 
 @cache
-def in_time_statement(jobs: JobTable) -> str:
-    return f"UPDATE {jobs.table} SET {jobs.c.expires_at} = NULL WHERE {{ids of {jobs.c.id}}}"
+def in_time_statement() -> str:
+    return "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
 
 
 @cache
-def claim_statement(jobs: JobTable) -> str:
+def claim_statement() -> str:
     """By primary key only: two claims can never wait for each other crosswise."""
-    c = jobs.c
     return (
-        f"UPDATE {jobs.table} SET {c.status} = '{jobs.processing}', {c.worker_id} = :worker_id, {c.locked_at} = :now,"
-        f" {c.lease_until} = :lease_until, {c.started_at} = NULL, {c.attempts} = {c.attempts} + 1,"
-        f" {c.claims} = {c.claims} + 1 WHERE {{ids of {c.id}}}"
+        "UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now,"
+        " lease_until = :lease_until, started_at = NULL, attempts = attempts + 1,"
+        " claims = claims + 1 WHERE {ids of id}"
     )
 
 

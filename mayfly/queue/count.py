@@ -7,14 +7,13 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mayfly.db.connection import Connection
-from mayfly.schema.tables import PRIORITIES, JobTable
+from mayfly.schema.tables import PRIORITIES
 
 MAX_RELEASED_READ = 1000  # jobs of a lane and priority
 
 
 def next_due(
     columns: str,
-    jobs: JobTable,
     lane: str = ":lane",
     priority: str = ":priority",
     size: str = ":size",
@@ -27,76 +26,71 @@ def next_due(
     The order matters even to those who only count: without it PostgreSQL may take delayed and finished jobs for
     due ones, and scan the whole table in the hope of finding enough of them soon.
     """
-    c = jobs.c
-    begin = f" AND {c.run_at} >= {since}" if since else ""
+    begin = f" AND run_at >= {since}" if since else ""
     return (
-        f"SELECT {columns} FROM {jobs.table}{hint}"
-        f" WHERE {c.lane} = {lane} AND {c.status} = '{jobs.pending}' AND {c.priority} = {priority}"
-        f"{begin} AND {c.run_at} <= :now ORDER BY {c.run_at}{order}, {c.id}{order} LIMIT {size}"
+        f"SELECT {columns} FROM mayfly_jobs{hint}"
+        f" WHERE lane = {lane} AND status = 'pending' AND priority = {priority}"
+        f"{begin} AND run_at <= :now ORDER BY run_at{order}, id{order} LIMIT {size}"
     )
 
 
-def has_due(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> bool:
-    return bool(due_priorities(connection, jobs, lane, now))
+def has_due(connection: Connection, lane: str, now: datetime) -> bool:
+    return bool(due_priorities(connection, lane, now))
 
 
-def due_priorities(connection: Connection, jobs: JobTable, lane: str, now: datetime) -> list[int]:
-    """Those that have due jobs, high first. Without locks: some of these jobs may be in somebody's hands.
+def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int]:
+    """Those that have due high first. Without locks: some of these jobs may be in somebody's hands.
 
     From the far end: at the near one lie the index entries of what was just claimed, and InnoDB goes through all of
     them that it has not removed yet, under a lock each, even to find that a priority before them is empty.
     """
-    return sorted(connection.execute(due_priorities_statement(jobs), {"lane": lane, "now": now}).scalars())
+    return sorted(connection.execute(due_priorities_statement(), {"lane": lane, "now": now}).scalars())
 
 
 @cache
-def due_priorities_statement(jobs: JobTable) -> str:
-    looks = {each: next_due(jobs.c.id, jobs, priority=str(each), size="1", order=" DESC") for each in PRIORITIES}
+def due_priorities_statement() -> str:
+    looks = {each: next_due("id", priority=str(each), size="1", order=" DESC") for each in PRIORITIES}
     return " UNION ALL ".join(f"SELECT {each} FROM ({look}) AS due_{each}" for each, look in looks.items())
 
 
-def first_released(
-    connection: Connection, jobs: JobTable, lane: str, types: Collection[str], now: datetime
-) -> int | None:
+def first_released(connection: Connection, lane: str, types: Collection[str], now: datetime) -> int | None:
     """Of the next due jobs of a lane, the oldest of these types that a runner has given back unspent."""
     found: list[tuple[Any, int]] = []
     for priority in PRIORITIES:
         asked = {"lane": lane, "priority": priority, "now": now, "size": MAX_RELEASED_READ}
-        came_back = connection.execute(released_statement(jobs), asked).all()
+        came_back = connection.execute(released_statement(), asked).all()
         found += ((run_at, job_id) for job_id, type_name, run_at in came_back if type_name in types)
     return min(found)[1] if found else None
 
 
 @cache
-def released_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    due = next_due(", ".join((c.id, c.type, c.run_at, c.claims, c.attempts)), jobs)
-    return f"SELECT {c.id}, {c.type}, {c.run_at} FROM ({due}) AS due WHERE {c.claims} > {c.attempts}"
+def released_statement() -> str:
+    due = next_due(", ".join(("id", "type", "run_at", "claims", "attempts")))
+    return f"SELECT id, type, run_at FROM ({due}) AS due WHERE claims > attempts"
 
 
-def find_lanes(connection: Connection, jobs: JobTable) -> list[str]:
+def find_lanes(connection: Connection) -> list[str]:
     """The lanes that have any rows: hop along the claim index, one probe a lane, however many rows lie between."""
     lanes: list[str] = []
     lane = ""
-    while (lane := connection.execute(next_lane_statement(jobs), {"lane": lane}).scalar()) is not None:
+    while (lane := connection.execute(next_lane_statement(), {"lane": lane}).scalar()) is not None:
         lanes.append(lane)
     return lanes
 
 
-def next_lane_statement(jobs: JobTable) -> str:
+def next_lane_statement() -> str:
     """Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane."""
-    return f"SELECT MIN({jobs.c.lane}) FROM {jobs.table} WHERE {jobs.c.lane} > :lane"
+    return "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
 
 
-def processing_statement(jobs: JobTable) -> str:
+def processing_statement() -> str:
     """Along the claim index: only what is being processed is read, and that is little."""
-    c = jobs.c
     columns = (
-        c.worker_id, c.id, c.type, c.payload, c.attempts, c.max_attempts, c.claims, c.crashes, c.interruptions,
-        c.suspect, c.run_at, c.group_key, c.stalled, c.forgiven,
+        "worker_id", "id", "type", "payload", "attempts", "max_attempts", "claims", "crashes", "interruptions",
+        "suspect", "run_at", "group_key", "stalled", "forgiven",
     )  # fmt: skip
-    where = f"{c.lane} = :lane AND {c.status} = '{jobs.processing}'"
-    return f"SELECT {', '.join(columns)} FROM {jobs.table} WHERE {where}"
+    where = "lane = :lane AND status = 'processing'"
+    return f"SELECT {', '.join(columns)} FROM mayfly_jobs WHERE {where}"
 
 
 COUNT_AT_LEAST = 1000
@@ -117,50 +111,47 @@ class Due(NamedTuple):
 
 def count_due(
     connection: Connection,
-    jobs: JobTable,
     now: datetime,
     cap_of: Callable[[str], int] = lambda _lane: COUNT_AT_LEAST,
 ) -> list[Due]:
-    """The lanes that have any rows, each with its due jobs, counted to its cap."""
-    caps = {lane: cap_of(lane) for lane in find_lanes(connection, jobs)}
-    counted = count_in(connection, jobs, caps, now)
+    """The lanes that have any rows, each with its due counted to its cap."""
+    caps = {lane: cap_of(lane) for lane in find_lanes(connection)}
+    counted = count_in(connection, caps, now)
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
-def count_in(connection: Connection, jobs: JobTable, caps: Mapping[str, int], now: datetime) -> Counter[str]:
+def count_in(connection: Connection, caps: Mapping[str, int], now: datetime) -> Counter[str]:
     """The due jobs of these lanes. More than a lane's cap means no more than that there are more."""
     lanes = list(caps)
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
         part = {lane: caps[lane] for lane in lanes[start : start + LANES_PER_STATEMENT]}
-        for number, pending in _count(connection, jobs, part, now):
+        for number, pending in _count(connection, part, now):
             counted[lanes[start + number]] += pending
     return counted
 
 
-def lanes_with_due(connection: Connection, jobs: JobTable, lanes: Sequence[str], now: datetime) -> set[str]:
+def lanes_with_due(connection: Connection, lanes: Sequence[str], now: datetime) -> set[str]:
     """Those of the lanes that have anything to do: one row of each is looked at."""
     found: set[str] = set()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
         part = dict.fromkeys(lanes[start : start + LANES_PER_STATEMENT], 0)
-        found.update(lanes[start + number] for number, due in _count(connection, jobs, part, now) if due)
+        found.update(lanes[start + number] for number, due in _count(connection, part, now) if due)
     return found
 
 
-def _count(
-    connection: Connection, jobs: JobTable, caps: Mapping[str, int], now: datetime
-) -> Sequence[tuple[int, int]]:
+def _count(connection: Connection, caps: Mapping[str, int], now: datetime) -> Sequence[tuple[int, int]]:
     """The number of each lane among the caps, and the due jobs of one of its priorities."""
     names = {f"lane_{number}": lane for number, lane in enumerate(caps)}
-    return connection.execute(count_statement(jobs, list(caps.values())), {**names, "now": now}).all()
+    return connection.execute(count_statement(list(caps.values())), {**names, "now": now}).all()
 
 
-def count_statement(jobs: JobTable, caps: Sequence[int]) -> str:
+def count_statement(caps: Sequence[int]) -> str:
     """One statement for several lanes: a row for each lane and priority, which stops one beyond the lane's cap."""
     parts = []
     for number, cap in enumerate(caps):
         for priority in PRIORITIES:
-            due = next_due(jobs.c.id, jobs, f":lane_{number}", str(priority), str(cap + 1))
+            due = next_due("id", f":lane_{number}", str(priority), str(cap + 1))
             parts.append(f"SELECT {number}, COUNT(*) FROM ({due}) AS due_{number}_{priority}")
     return " UNION ALL ".join(parts)
 
@@ -172,24 +163,24 @@ SEALED = f"SELECT batch_key FROM mayfly_batches WHERE {IS_OPEN} ORDER BY batch_k
 KnownLiveJobs = dict[str, int]  # a live job of each batch, when somebody last looked
 
 
-def finished_batches(connection: Connection, jobs: JobTable) -> list[str]:
+def finished_batches(connection: Connection) -> list[str]:
     """Batches that are over, and that nobody has seen to be."""
     sealed = [key for (key,) in connection.execute(SEALED).all()]
-    return finished(connection, jobs, sealed, {})
+    return finished(connection, sealed, {})
 
 
-def finished(connection: Connection, jobs: JobTable, keys: Iterable[str], witnesses: KnownLiveJobs) -> list[str]:
+def finished(connection: Connection, keys: Iterable[str], witnesses: KnownLiveJobs) -> list[str]:
     """Those of these groups that have no live job."""
-    return [key for key in keys if not _is_live(connection, jobs, key, witnesses)]
+    return [key for key in keys if not _is_live(connection, key, witnesses)]
 
 
-def _is_live(connection: Connection, jobs: JobTable, key: str, witnesses: KnownLiveJobs) -> bool:
+def _is_live(connection: Connection, key: str, witnesses: KnownLiveJobs) -> bool:
     """The youngest live job is mostly the last to end, so it is asked for first as long as it lives."""
     if key in witnesses:
         asked = {"id": witnesses[key], "key": key}
-        if connection.execute(live_job_statement(jobs), asked).first() is not None:
+        if connection.execute(live_job_statement(), asked).first() is not None:
             return True
-    found = connection.execute(youngest_statement(jobs), {"key": key}).scalar()
+    found = connection.execute(youngest_statement(), {"key": key}).scalar()
     if found is None:
         witnesses.pop(key, None)
         return False
@@ -198,19 +189,15 @@ def _is_live(connection: Connection, jobs: JobTable, key: str, witnesses: KnownL
 
 
 @cache
-def youngest_statement(jobs: JobTable) -> str:
+def youngest_statement() -> str:
     """Backwards along the index of groups: those that ended are mostly the older ones."""
-    c = jobs.c
-    return (
-        f"SELECT {c.id} FROM {jobs.table} WHERE {c.group_key} = :key AND {_live(jobs)} ORDER BY {c.id} DESC LIMIT 1"
-    )
+    return f"SELECT id FROM mayfly_jobs WHERE group_key = :key AND {_live()} ORDER BY id DESC LIMIT 1"
 
 
 @cache
-def live_job_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    return f"SELECT {c.id} FROM {jobs.table} WHERE {c.id} = :id AND {c.group_key} = :key AND {_live(jobs)}"
+def live_job_statement() -> str:
+    return f"SELECT id FROM mayfly_jobs WHERE id = :id AND group_key = :key AND {_live()}"
 
 
-def _live(jobs: JobTable) -> str:
-    return f"{jobs.c.status} IN ('{jobs.pending}', '{jobs.processing}')"
+def _live() -> str:
+    return "status IN ('pending', 'processing')"

@@ -22,7 +22,7 @@ from mayfly.queue.pauses import Pauses, load_pauses
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.rescue import held_jobs
 from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import NAME_LENGTH, JobTable
+from mayfly.schema.tables import DEAD, DONE, NAME_LENGTH, PROCESSING
 from mayfly.stats.histograms import Tally
 from mayfly.stats.totals import STRAYS
 
@@ -38,9 +38,8 @@ class ExternalTotals:
     them and leaves us to write them again. Where cron is not at work, under a number of our own, for the same reason.
     """
 
-    def __init__(self, database: Database, jobs: JobTable, name: str) -> None:
+    def __init__(self, database: Database, name: str) -> None:
         self._database = database
-        self._jobs = jobs
         self._name = name
         self._turn = Lock()
         self._cycle_id = 0
@@ -52,7 +51,7 @@ class ExternalTotals:
         with self._turn:
             self._turn_page()
             settler = Settler(worker_id, self._cycle_id, self._name, self._witnesses)
-            settled = settle(self._database, self._jobs, settler, settlements, self._tally)
+            settled = settle(self._database, settler, settlements, self._tally)
             self._tally = settled.tally
             return settled
 
@@ -134,8 +133,8 @@ class ExternalJob(NamedTuple):
     locked_at: datetime
 
 
-def pull(database: Database, jobs: JobTable, books: ExternalTotals, wish: PullOptions) -> Pulled:
-    """Due jobs, now owned by a worker_id that is made for them and never used again."""
+def pull(database: Database, books: ExternalTotals, wish: PullOptions) -> Pulled:
+    """Due now owned by a worker_id that is made for them and never used again."""
     worker_id = f"{OUTSIDE}{secrets.token_hex(8)}-{wish.by}"[:NAME_LENGTH]
     now = database.clock.now()
     pauses = database.read(lambda connection: load_pauses(connection, now))
@@ -143,29 +142,29 @@ def pull(database: Database, jobs: JobTable, books: ExternalTotals, wish: PullOp
         if lane in pauses.lanes:
             continue
         claimant = Claimant(worker_id, lane, database.clock.now() + wish.lease)
-        taken = _claim(database, jobs, claimant, wish.most)
+        taken = _claim(database, claimant, wish.most)
         found = _admitted(books, worker_id, taken, pauses, now)
         if found:
             return Pulled(found, worker_id, claimant.lease_until)
     return Pulled((), worker_id, now)
 
 
-def due(connection: Connection, jobs: JobTable, most: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+def due(connection: Connection, most: Mapping[str, int], now: datetime) -> Mapping[str, int]:
     """How many jobs a pull would find in each of these lanes, counted to about `most`. Takes nothing."""
     paused = load_pauses(connection, now).lanes
-    return count_in(connection, jobs, {lane: cap for lane, cap in most.items() if lane not in paused}, now)
+    return count_in(connection, {lane: cap for lane, cap in most.items() if lane not in paused}, now)
 
 
-def _claim(database: Database, jobs: JobTable, claimant: Claimant, size: int) -> Sequence[Job]:
+def _claim(database: Database, claimant: Claimant, size: int) -> Sequence[Job]:
     """What a first try took whose COMMIT was not answered is ours, too: nobody else knows of it."""
     tries = 0
 
     def take(connection: Connection) -> Sequence[Job]:
         nonlocal tries
         tries += 1
-        held = held_jobs(connection, jobs, claimant.lane, claimant.worker_id) if tries > 1 else []
+        held = held_jobs(connection, claimant.lane, claimant.worker_id) if tries > 1 else []
         now = database.clock.now()
-        return held or jobs_from(claim(connection, jobs, claimant, size, now), claimant.lane)
+        return held or jobs_from(claim(connection, claimant, size, now), claimant.lane)
 
     return database.run(take)
 
@@ -188,7 +187,6 @@ def release_pulled(books: ExternalTotals, pulled: Pulled) -> None:
 
 def finish(
     database: Database,
-    jobs: JobTable,
     books: ExternalTotals,
     hold: ClaimRef,
     judge: Judge,
@@ -198,43 +196,43 @@ def finish(
 
     Raises StaleClaim, with nothing changed, if the claim does not hold any more.
     """
-    row = _read_job(database, jobs, hold)
+    row = _read_job(database, hold)
     outcome = judge(row.job)
-    if row.status != jobs.processing:
-        return _repeated(jobs, row, outcome)
+    if row.status != PROCESSING:
+        return _repeated(row, outcome)
     if outcome.kind is OutcomeKind.DEAD and announce is not None:
         announce(row.job)  # before it is written, as in a runner
     duration_ms = max(0, (database.clock.now() - row.locked_at) // MILLISECOND)
     settled = books.settle(hold.worker_id, [Settlement(row.job, outcome, duration_ms)])
-    return _repeated(jobs, _read_job(database, jobs, hold), outcome) if settled.lost else Finished(row.job, outcome)
+    return _repeated(_read_job(database, hold), outcome) if settled.lost else Finished(row.job, outcome)
 
 
-def _repeated(jobs: JobTable, row: ExternalJob, outcome: Outcome) -> Finished:
-    if row.status != {OutcomeKind.DONE: jobs.done, OutcomeKind.DEAD: jobs.dead}.get(outcome.kind):
+def _repeated(row: ExternalJob, outcome: Outcome) -> Finished:
+    if row.status != {OutcomeKind.DONE: DONE, OutcomeKind.DEAD: DEAD}.get(outcome.kind):
         raise StaleClaim(row.job.id)
     return Finished(row.job, outcome, is_repeated=True)
 
 
-def extend(database: Database, jobs: JobTable, hold: ClaimRef, lease: timedelta) -> ExtendedLease:
+def extend(database: Database, hold: ClaimRef, lease: timedelta) -> ExtendedLease:
     """Not once it ran out: whoever rescues the job must not be met by its worker half-way."""
     now = database.clock.now()
     values = {**_whose(hold), "now": now, "lease_until": now + lease}
-    if database.once(lambda connection: connection.execute(extend_statement(jobs), values).rowcount) != 1:
+    if database.once(lambda connection: connection.execute(extend_statement(), values).rowcount) != 1:
         raise StaleClaim(hold.job_id)
     mine = (hold.job_id, hold.worker_id, hold.claims)
-    reason = database.read(lambda connection: cancel_request(connection, jobs, *mine))
+    reason = database.read(lambda connection: cancel_request(connection, *mine))
     return ExtendedLease(now + lease, reason)
 
 
-def _read_job(database: Database, jobs: JobTable, hold: ClaimRef) -> ExternalJob:
-    found = database.read(partial(_row, jobs=jobs, hold=hold))
+def _read_job(database: Database, hold: ClaimRef) -> ExternalJob:
+    found = database.read(partial(_row, hold=hold))
     if found is None:
         raise StaleClaim(hold.job_id)
     return found
 
 
-def _row(connection: Connection, jobs: JobTable, hold: ClaimRef) -> ExternalJob | None:
-    found = connection.execute(row_statement(jobs), _whose(hold)).first()
+def _row(connection: Connection, hold: ClaimRef) -> ExternalJob | None:
+    found = connection.execute(row_statement(), _whose(hold)).first()
     if found is None:
         return None
     status, locked_at, run_at, group_key, *columns = found
@@ -244,24 +242,22 @@ def _row(connection: Connection, jobs: JobTable, hold: ClaimRef) -> ExternalJob 
 
 
 @cache
-def row_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def row_statement() -> str:
     columns = (
-        c.status, c.locked_at, c.run_at, c.group_key, c.id, c.type, c.lane, c.payload, c.attempts, c.max_attempts,
-        c.claims, c.crashes, c.interruptions,
+        "status", "locked_at", "run_at", "group_key", "id", "type", "lane", "payload", "attempts", "max_attempts",
+        "claims", "crashes", "interruptions",
     )  # fmt: skip
-    return f"SELECT {', '.join(columns)} FROM {jobs.table} WHERE {_fence(jobs)}"
+    return f"SELECT {', '.join(columns)} FROM mayfly_jobs WHERE {_fence()}"
 
 
 @cache
-def extend_statement(jobs: JobTable) -> str:
-    c = jobs.c
-    held = f"{_fence(jobs)} AND {c.status} = '{jobs.processing}' AND {c.lease_until} > :now"
-    return f"UPDATE {jobs.table} SET {c.lease_until} = :lease_until WHERE {held}"
+def extend_statement() -> str:
+    held = f"{_fence()} AND status = 'processing' AND lease_until > :now"
+    return f"UPDATE mayfly_jobs SET lease_until = :lease_until WHERE {held}"
 
 
-def _fence(jobs: JobTable) -> str:
-    return f"{jobs.c.id} = :id AND {jobs.c.worker_id} = :owner AND {jobs.c.claims} = :token"
+def _fence() -> str:
+    return "id = :id AND worker_id = :owner AND claims = :token"
 
 
 def _whose(hold: ClaimRef) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.batches import NewBatch, open_batch
 from mayfly.queue.insert import NewJob, insert_job, insert_jobs, unpacked
 from mayfly.queue.outcome import OutcomeKind, Settlement
-from mayfly.schema.tables import SCHEDULED, JobTable
+from mayfly.schema.tables import SCHEDULED
 
 STEPS = "SELECT job_id, rest FROM mayfly_chains WHERE {ids of job_id}"
 REMOVE = "DELETE FROM mayfly_chains WHERE {ids of job_id}"
@@ -31,14 +31,12 @@ class BrokenChain(NamedTuple):
     steps_left: int
 
 
-def insert_chain(connection: AnyConnection, jobs: JobTable, new: NewChain) -> int:
+def insert_chain(connection: AnyConnection, new: NewChain) -> int:
     """The id of its first job."""
-    return _insert_step(connection, jobs, new.first, None, new.rest)
+    return _insert_step(connection, new.first, None, new.rest)
 
 
-def advance_chains(
-    connection: Connection, jobs: JobTable, ended: Iterable[Settlement], now: datetime
-) -> tuple[BrokenChain, ...]:
+def advance_chains(connection: Connection, ended: Iterable[Settlement], now: datetime) -> tuple[BrokenChain, ...]:
     """The next step of each that is done, in the transaction in which it is.
 
     The rest of each other waits as long as its job is kept: who tries that again lets its chain go on.
@@ -56,20 +54,18 @@ def advance_chains(
         if settlement.outcome.kind is not OutcomeKind.DONE:
             broken.append(BrokenChain(settlement.job, settlement.outcome.kind, len(rest)))
         elif rest:
-            _insert_next(connection, jobs, settlement, rest, now)
+            _insert_next(connection, settlement, rest, now)
     return tuple(broken)
 
 
-def _insert_next(
-    connection: Connection, jobs: JobTable, settlement: Settlement, rest: Sequence[Any], now: datetime
-) -> None:
+def _insert_next(connection: Connection, settlement: Settlement, rest: Sequence[Any], now: datetime) -> None:
     job, following = settlement.job, unpacked(rest[0]).due_from(now)
     following = following._replace(group_key=job.group_key, parent_id=job.id)
-    _insert_step(connection, jobs, following, settlement.outcome.result, json_text.encode(rest[1:]))
+    _insert_step(connection, following, settlement.outcome.result, json_text.encode(rest[1:]))
 
 
-def _insert_step(connection: AnyConnection, jobs: JobTable, new: NewJob, previous: str | None, rest: str) -> int:
-    job_id = insert_job(connection, jobs, new)
+def _insert_step(connection: AnyConnection, new: NewJob, previous: str | None, rest: str) -> int:
+    job_id = insert_job(connection, new)
     connection.execute(INSERT, {"job_id": job_id, "previous": previous, "rest": rest})
     return job_id
 
@@ -92,18 +88,16 @@ def buffer_job(job: Job, new: Iterable[BufferedJob]) -> int:
     return len(given)
 
 
-def write_buffered(
-    connection: Connection, jobs: JobTable, held: Sequence[BufferedJob], now: datetime | None = None
-) -> None:
+def write_buffered(connection: Connection, held: Sequence[BufferedJob], now: datetime | None = None) -> None:
     """Insert what was held back, in the transaction that makes it true. Those whose unique key is held are left out.
 
     Whoever calls this before its job is settled (a checkpoint) takes it from the job when that is committed, and
     must not repeat a COMMIT whose answer was lost.
     """
-    insert_jobs(connection, jobs, (each for each in held if isinstance(each, NewJob)), now)
+    insert_jobs(connection, (each for each in held if isinstance(each, NewJob)), now)
     for each in held:
         if isinstance(each, NewChain):
-            insert_chain(connection, jobs, each)
+            insert_chain(connection, each)
         elif isinstance(each, NewBatch):
             # Another one may have taken the name since the handler asked: these jobs are in its group, then.
             open_batch(connection, each, sealed=True)
@@ -136,13 +130,11 @@ ENDS = (OutcomeKind.DONE, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
 NOT_BATCHES = ("chain:", SCHEDULED)
 
 
-def run_followups(
-    connection: Connection, jobs: JobTable, settled: Sequence[Settlement], now: datetime
-) -> tuple[BrokenChain, ...]:
+def run_followups(connection: Connection, settled: Sequence[Settlement], now: datetime) -> tuple[BrokenChain, ...]:
     """What handlers of jobs that are done have enqueued, and the next steps of chains."""
     done = [each.job for each in settled if each.outcome.kind is OutcomeKind.DONE]
-    write_buffered(connection, jobs, [new for job in done for new in job.held or ()], now)
-    return advance_chains(connection, jobs, (each for each in settled if each.outcome.kind in ENDS), now)
+    write_buffered(connection, [new for job in done for new in job.held or ()], now)
+    return advance_chains(connection, (each for each in settled if each.outcome.kind in ENDS), now)
 
 
 def groups_to_check(followed: Iterable[Settlement]) -> set[str]:

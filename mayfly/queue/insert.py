@@ -18,7 +18,7 @@ from mayfly.queue.options import CONFLICTS, KEEP, LIVE, Scope, utc
 from mayfly.queue.unique import insert_unique, keeping_keys, release_finished
 from mayfly.registry import Handler, Model
 from mayfly.schema import tables
-from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, PRIORITIES, JobTable
+from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, PRIORITIES
 
 ROWS_PER_STATEMENT = 1000
 BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
@@ -146,7 +146,7 @@ class JobValidator:
         return text
 
 
-def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob, now: datetime | None = None) -> int:
+def insert_job(connection: AnyConnection, job: NewJob, now: datetime | None = None) -> int:
     """The new job's id, or the id of the job that already holds its unique key.
 
     `now` is for keys that are held for a time; without it the database looks at its own clock.
@@ -154,23 +154,23 @@ def insert_job(connection: AnyConnection, jobs: JobTable, job: NewJob, now: date
     refuse_beyond_packet(connection, [job])
     dialect, row = connection.dialect, job.row
     if job.unique_key is not None:
-        answer = insert_unique(connection, jobs, row, job.on_conflict, now)
+        answer = insert_unique(connection, row, job.on_conflict, now)
         assert answer.job_id is not None
         return answer.job_id
-    inserted = connection.execute(insert_statement(dialect, jobs, tuple(row)), row)
+    inserted = connection.execute(insert_statement(dialect, tuple(row)), row)
     return int(inserted.lastrowid if dialect.has_lastrowid else inserted.scalar())
 
 
 @cache
-def insert_statement(dialect: Dialect, jobs: JobTable, columns: tuple[str, ...]) -> str:
+def insert_statement(dialect: Dialect, columns: tuple[str, ...]) -> str:
     """Of a job without a unique key."""
-    returning = "" if dialect.has_lastrowid else f" RETURNING {jobs.c.id}"
-    return dialect.insert(jobs.table, columns) + returning
+    returning = "" if dialect.has_lastrowid else " RETURNING id"
+    return dialect.insert("mayfly_jobs", columns) + returning
 
 
-def insert_jobs(connection: AnyConnection, jobs: JobTable, new: Iterable[NewJob], now: datetime | None = None) -> int:
+def insert_jobs(connection: AnyConnection, new: Iterable[NewJob], now: datetime | None = None) -> int:
     """How many were inserted, or have replaced another; those whose unique key is held are left out."""
-    return sum(insert_slice(connection, jobs, each, now) for each in slices(new))
+    return sum(insert_slice(connection, each, now) for each in slices(new))
 
 
 def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
@@ -197,27 +197,25 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
         yield current
 
 
-def insert_slice(
-    connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob], now: datetime | None = None
-) -> int:
+def insert_slice(connection: AnyConnection, new: Sequence[NewJob], now: datetime | None = None) -> int:
     """One of `slices`."""
     refuse_beyond_packet(connection, new)
     if new[0].on_conflict is not None:
-        return int(insert_unique(connection, jobs, new[0].row, new[0].on_conflict, now).is_ours)
+        return int(insert_unique(connection, new[0].row, new[0].on_conflict, now).is_ours)
     if new[0].unique_key is None:
-        return _insert_many(connection, jobs, new, ("", ""))
-    kept = keeping_keys(connection.dialect, jobs)
-    inserted = _insert_many(connection, jobs, new, kept)
+        return _insert_many(connection, new, ("", ""))
+    kept = keeping_keys(connection.dialect)
+    inserted = _insert_many(connection, new, kept)
     if inserted == len(new):
         return inserted
-    over = release_finished(connection, jobs, {job.unique_key or "" for job in new}, now)
+    over = release_finished(connection, {job.unique_key or "" for job in new}, now)
     left_out = [job for job in new if job.unique_key in over]
-    return inserted + (_insert_many(connection, jobs, left_out, kept) if left_out else 0)
+    return inserted + (_insert_many(connection, left_out, kept) if left_out else 0)
 
 
-def _insert_many(connection: AnyConnection, jobs: JobTable, new: Sequence[NewJob], kept: tuple[str, str]) -> int:
+def _insert_many(connection: AnyConnection, new: Sequence[NewJob], kept: tuple[str, str]) -> int:
     rows = [job.values for job in new]
-    return connection.dialect.insert_many(connection, jobs.table, new[0].columns, rows, kept)
+    return connection.dialect.insert_many(connection, "mayfly_jobs", new[0].columns, rows, kept)
 
 
 def needs_no_packet_check(new: Iterable[NewJob]) -> bool:

@@ -9,7 +9,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import PRIORITIES, WAITING_LENGTH, JobTable
+from mayfly.schema.tables import PRIORITIES, WAITING_LENGTH
 
 LANE, TYPE = "lane", "type"
 PAUSED_FOR = timedelta(minutes=5)  # where a pause has no end; `resume` brings back sooner
@@ -82,51 +82,49 @@ def _is_paused(connection: Connection, kind: str, name: str, now: datetime) -> b
     return name in (found.lanes if kind == LANE else found.types)
 
 
-def resume_jobs(database: Database, jobs: JobTable, type_name: str, lanes: Iterable[str] | None = None) -> int:
+def resume_jobs(database: Database, type_name: str, lanes: Iterable[str] | None = None) -> int:
     """Make due again what a pause of this type has put off; how many jobs that were. A slice, a commit."""
     if lanes is None:
-        lanes = database.read(lambda connection: find_lanes(connection, jobs))
-    return sum(_resume_slice(database, jobs, type_name, lane, each) for lane in lanes for each in PRIORITIES)
+        lanes = database.read(lambda connection: find_lanes(connection))
+    return sum(_resume_slice(database, type_name, lane, each) for lane in lanes for each in PRIORITIES)
 
 
-def _resume_slice(database: Database, jobs: JobTable, type_name: str, lane: str, priority: int) -> int:
+def _resume_slice(database: Database, type_name: str, lane: str, priority: int) -> int:
     """Along the claim index, and on from where the last slice ended: what lies before was not ours to move."""
     now = database.clock.now()
-    looking = postpone_statement(jobs)
+    looking = postpone_statement()
     values = {"lane": lane, "priority": priority, "type": type_name, "after": now, "size": ROWS_PER_SLICE}
     moved = 0
     while found := database.read(lambda connection: connection.execute(looking, values).all()):
-        moved += database.once(partial(_make_due, jobs, type_name, [job_id for job_id, _run_at in found], now))
+        moved += database.once(partial(_make_due, type_name, [job_id for job_id, _run_at in found], now))
         values["after"] = utc_from_driver(found[-1][1])
     return moved
 
 
-def _make_due(jobs: JobTable, type_name: str, ids: Sequence[int], now: datetime, connection: Connection) -> int:
-    return connection.execute(resume_jobs_statement(jobs), {"now": now, "type": type_name}, ids).rowcount
+def _make_due(type_name: str, ids: Sequence[int], now: datetime, connection: Connection) -> int:
+    return connection.execute(resume_jobs_statement(), {"now": now, "type": type_name}, ids).rowcount
 
 
 @cache
-def postpone_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def postpone_statement() -> str:
     return (
-        f"SELECT {c.id}, {c.run_at} FROM {jobs.table} WHERE {c.lane} = :lane AND {c.status} = '{jobs.pending}'"
-        f" AND {c.priority} = :priority AND {c.run_at} >= :after AND {_postpone(jobs)}"
-        f" ORDER BY {c.run_at}, {c.id} LIMIT :size"
+        f"SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending'"
+        f" AND priority = :priority AND run_at >= :after AND {_postpone()}"
+        f" ORDER BY run_at, id LIMIT :size"
     )
 
 
 @cache
-def resume_jobs_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def resume_jobs_statement() -> str:
     return (
-        f"UPDATE {jobs.table} SET {c.run_at} = :now, {c.waiting_for} = NULL"
-        f" WHERE {{ids of {c.id}}} AND {c.status} = '{jobs.pending}' AND {_postpone(jobs)}"
+        f"UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL"
+        f" WHERE {{ids of id}} AND status = 'pending' AND {_postpone()}"
     )
 
 
-def _postpone(jobs: JobTable) -> str:
+def _postpone() -> str:
     """Whatever the reason was: a pause may have been given another one since."""
-    return f"{jobs.c.type} = :type AND {jobs.c.waiting_for} LIKE 'type % is paused%'"
+    return "type = :type AND waiting_for LIKE 'type % is paused%'"
 
 
 def _pause(kind: str, name: str, paused_at: datetime, paused_until: datetime | None, *rest: str | None) -> Pause:

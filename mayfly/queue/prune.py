@@ -8,7 +8,7 @@ from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.queue.count import find_lanes
-from mayfly.schema.tables import PRIORITIES, JobTable
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, PRIORITIES
 from mayfly.settings import Settings
 
 STEPS = 100
@@ -86,11 +86,11 @@ class Search(NamedTuple):
         return f"SELECT {self.key} FROM {self.table} WHERE {self.old} LIMIT {SLICE}"
 
 
-def prune(database: Database, jobs: JobTable, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
+def prune(database: Database, keep: Keep, slices: int = SLICES_PER_CYCLE) -> int:
     """How many rows went. Stops when `slices` deletions are used up: the rest goes in the cycles to come."""
-    lanes = database.read(lambda connection: find_lanes(connection, jobs))
+    lanes = database.read(lambda connection: find_lanes(connection))
     pruned = 0
-    for search in searches(jobs, lanes, keep, database.clock.now()):
+    for search in searches(lanes, keep, database.clock.now()):
         gone = SLICE
         while slices > 0 and gone >= SLICE:
             gone = _prune_slice(database, search)
@@ -117,12 +117,12 @@ def delete(connection: Connection, search: Search, keys: Iterable[Any]) -> int:
     return connection.execute(statement, {**search.values, **names}).rowcount
 
 
-def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
-    for status, days in ((jobs.done, keep.done), (jobs.cancelled, keep.cancelled), (jobs.dead, keep.dead)):
+def searches(lanes: Sequence[str], keep: Keep, now: datetime) -> Iterator[Search]:
+    for status, days in ((DONE, keep.done), (CANCELLED, keep.cancelled), (DEAD, keep.dead)):
         if days is not None:
             for lane in lanes:
                 for priority in PRIORITIES:
-                    yield finished_jobs(jobs, lane, status, priority, cutoff(now, days))
+                    yield finished_jobs(lane, status, priority, cutoff(now, days))
     if keep.done is not None:
         before = cutoff(now, keep.done)
         yield _aged("mayfly_batches", "batch_key", "completed_at", before)
@@ -148,15 +148,14 @@ def searches(jobs: JobTable, lanes: Sequence[str], keep: Keep, now: datetime) ->
     yield answered._replace(still=" AND created_at < :before")
 
 
-def finished_jobs(jobs: JobTable, lane: str, status: str, priority: int, before: datetime) -> Search:
+def finished_jobs(lane: str, status: str, priority: int, before: datetime) -> Search:
     """Along the claim index: a job that finished before a time was due before it."""
-    c = jobs.c
     old = (
-        f"{c.lane} = :lane AND {c.status} = '{status}' AND {c.priority} = {priority}"
-        f" AND {c.run_at} < :before AND {c.finished_at} < :before ORDER BY {c.run_at}, {c.id}"
+        f"lane = :lane AND status = '{status}' AND priority = {priority}"
+        f" AND run_at < :before AND finished_at < :before ORDER BY run_at, id"
     )
-    still = f" AND {c.status} = '{status}'"
-    return Search(jobs.table, c.id, old, {"lane": lane, "before": before}, still, STEPS_OF)
+    still = f" AND status = '{status}'"
+    return Search("mayfly_jobs", "id", old, {"lane": lane, "before": before}, still, STEPS_OF)
 
 
 def _aged(table: str, key: str, age: str, before: Any) -> Search:

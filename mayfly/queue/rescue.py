@@ -17,7 +17,6 @@ from mayfly.process.timing import timing
 from mayfly.queue.count import processing_statement
 from mayfly.queue.outcome import Outcome, Settlement, Settler
 from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import JobTable
 from mayfly.stats.histograms import Tally
 
 Judge = Callable[[Job, int], tuple[Outcome, int | None]]  # a job, and how many were held: outcome, duration in ms
@@ -34,39 +33,35 @@ class Rescued:
     settled: Settled | None = None  # None: it held nothing
 
 
-def rescue_runner(
-    database: Database, jobs: JobTable, settler: Settler, lane: str, judge: Judge, tally: Tally
-) -> Rescued:
+def rescue_runner(database: Database, settler: Settler, lane: str, judge: Judge, tally: Tally) -> Rescued:
     """Settle all that a runner still holds, as the judge says. The row decides, not the exit code."""
-    held = database.run(lambda connection: held_jobs(connection, jobs, lane, settler.worker_id))
-    return rescue_jobs(database, jobs, settler, lane, held, judge, tally)
+    held = database.run(lambda connection: held_jobs(connection, lane, settler.worker_id))
+    return rescue_jobs(database, settler, lane, held, judge, tally)
 
 
 def rescue_jobs(
-    database: Database, jobs: JobTable, settler: Settler, lane: str, held: Sequence[Job], judge: Judge, tally: Tally
+    database: Database, settler: Settler, lane: str, held: Sequence[Job], judge: Judge, tally: Tally
 ) -> Rescued:
     """Settle these, and nothing else that their owner may hold."""
     settlements = [Settlement(job, *judge(job, len(held))) for job in held]
     if not settlements:
         return Rescued(settler.worker_id, lane, (), tally)
-    settled = settle(database, jobs, settler, settlements, tally)
+    settled = settle(database, settler, settlements, tally)
     lost = {job.id for job in settled.lost}
     ours = tuple(each for each in settlements if each.job.id not in lost)
     return Rescued(settler.worker_id, lane, ours, settled.tally, settled)
 
 
-def held_jobs(connection: Connection, jobs: JobTable, lane: str, worker_id: str) -> list[Job]:
-    held = f"{processing_statement(jobs)} AND {jobs.c.worker_id} = :worker_id"
+def held_jobs(connection: Connection, lane: str, worker_id: str) -> list[Job]:
+    held = f"{processing_statement()} AND worker_id = :worker_id"
     found = connection.execute(held, {"lane": lane, "worker_id": worker_id}).all()
     return [_job(lane, *row) for row in found]
 
 
-def expired_jobs(
-    connection: Connection, jobs: JobTable, lanes: Sequence[str], now: datetime
-) -> dict[tuple[str, str], list[Job]]:
+def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) -> dict[tuple[str, str], list[Job]]:
     """Jobs whose lease ran out, by lane and owner: what no runner's row accounts for."""
     found: dict[tuple[str, str], list[Job]] = defaultdict(list)
-    expired = f"{processing_statement(jobs)} AND {jobs.c.lease_until} <= :now"
+    expired = f"{processing_statement()} AND lease_until <= :now"
     for lane in lanes:
         for row in connection.execute(expired, {"lane": lane, "now": now}).all():
             found[lane, row[0]].append(_job(lane, *row))
@@ -112,19 +107,18 @@ def long_lease() -> timedelta:
     return timedelta(seconds=timing().long_lease_seconds)
 
 
-def renew(connection: Connection, jobs: JobTable, lane: str, worker_id: str, runner: Process, now: datetime) -> None:
+def renew(connection: Connection, lane: str, worker_id: str, runner: Process, now: datetime) -> None:
     """Fenced like every write of a runner: what somebody has rescued meanwhile stays as it is."""
     lease = {"worker_id": worker_id, "lease_until": now + long_lease()}
     itself = {"pid": runner.pid, "pid_started": runner.started}  # its planner may be gone before its first claim
     connection.execute(RENEW_RUNNER, {**lease, **itself, "now": now})
-    held = held_jobs(connection, jobs, lane, worker_id)
+    held = held_jobs(connection, lane, worker_id)
     if held:
-        connection.execute(renew_statement(jobs), lease, ids=[job.id for job in held])
+        connection.execute(renew_statement(), lease, ids=[job.id for job in held])
 
 
-def renew_statement(jobs: JobTable) -> str:
-    c = jobs.c
+def renew_statement() -> str:
     return (
-        f"UPDATE {jobs.table} SET {c.lease_until} = :lease_until"
-        f" WHERE {{ids of {c.id}}} AND {c.worker_id} = :worker_id AND {c.status} = '{jobs.processing}'"
+        "UPDATE mayfly_jobs SET lease_until = :lease_until"
+        " WHERE {ids of id} AND worker_id = :worker_id AND status = 'processing'"
     )

@@ -14,7 +14,7 @@ from mayfly.log_messages import LogMessage
 from mayfly.queue.batches import Completed, complete
 from mayfly.queue.followups import BrokenChain, groups_to_check, run_followups
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement, Settler
-from mayfly.schema.tables import JobTable
+from mayfly.schema.tables import CANCELLED, DEAD, PENDING
 from mayfly.stats.histograms import Count, Key, Tally, add
 from mayfly.stats.totals import add_to_totals, count
 
@@ -48,7 +48,6 @@ class Update(NamedTuple):
 class SettleTransaction:
     """Outcomes ready to be written: in the transaction, while others wait for its locks, nothing is computed."""
 
-    jobs: JobTable
     settler: Settler
     settlements: Sequence[Settlement]
     updates: Sequence["Update"]
@@ -78,7 +77,7 @@ class SettleTransaction:
         broken: tuple[BrokenChain, ...] = ()
         if self.followed:
             ours = [each for each in self.followed if each.job not in lost]
-            broken = run_followups(connection, self.jobs, ours, self.now)
+            broken = run_followups(connection, ours, self.now)
         if self.counted is None:
             done = [each for each in self.settlements if each.job in lost and self._was_done(connection, each)]
             _write_attempts(connection, self.settler.worker_id, settled, self.now)
@@ -97,14 +96,14 @@ class SettleTransaction:
         groups = groups_to_check(self.followed)
         if not groups:
             return settled
-        return replace(settled, completed=complete(database, self.jobs, groups, self.settler.witnesses))
+        return replace(settled, completed=complete(database, groups, self.settler.witnesses))
 
     def _was_done(self, connection: Connection, settlement: Settlement) -> bool:
         """By a first try whose answer was lost: nobody but its owner says of a job that it is done."""
-        c, job = self.jobs.c, settlement.job
+        job = settlement.job
         whose = {"id": job.id, "owner": self.settler.worker_id, "token": job.claims}
-        fence = f"{c.id} = :id AND {c.worker_id} = :owner AND {c.claims} = :token AND {c.status} = '{self.jobs.done}'"
-        look = f"SELECT {c.id} FROM {self.jobs.table} WHERE {fence}"
+        fence = "id = :id AND worker_id = :owner AND claims = :token AND status = 'done'"
+        look = f"SELECT id FROM mayfly_jobs WHERE {fence}"
         return settlement.outcome.kind is OutcomeKind.DONE and connection.execute(look, whose).first() is not None
 
     def _was_written(self, connection: Connection, counted: Mapping[Key, Count]) -> bool:
@@ -118,7 +117,6 @@ class SettleTransaction:
 
 def settle(
     database: Database,
-    jobs: JobTable,
     settler: Settler,
     settlements: Sequence[Settlement],
     tally: Tally,
@@ -131,7 +129,7 @@ def settle(
     now = database.clock.now()
 
     def write(one_by_one: bool) -> Settled:
-        ready = build_update(jobs, settler, settlements, now, tally, with_totals=with_totals, one_by_one=one_by_one)
+        ready = build_update(settler, settlements, now, tally, with_totals=with_totals, one_by_one=one_by_one)
         settled = database.once(ready.write) if ready.is_single else database.run(ready.write)
         return ready.look_after(database, settled) if ready.followed else settled
 
@@ -149,25 +147,24 @@ def followup_events(settled: Settled) -> Iterator[LogMessage]:
         yield log_messages.batch_completed_event(*each)
 
 
-def settle_done(database: Database, jobs: JobTable, worker_id: str, settlement: Settlement) -> bool:
+def settle_done(database: Database, worker_id: str, settlement: Settlement) -> bool:
     """A single job that is plainly done, its totals left to later: one statement, and nothing around it.
 
     False if it changed no row; `settle` then finds out why.
     """
     job, _done, duration_ms = settlement
     changes = _values(DONE, duration_ms, database.clock.now())
-    statement = done_statement(jobs, tuple(changes))
+    statement = done_statement(tuple(changes))
     values = {**changes, "owner": worker_id, "token": job.claims, "id": job.id}
     return database.once(lambda connection: connection.execute(statement, values).rowcount) == 1
 
 
 @cache
-def done_statement(jobs: JobTable, given: tuple[str, ...]) -> str:
-    return settle_statement(jobs, _Shape.of(DONE, given, alone=True))
+def done_statement(given: tuple[str, ...]) -> str:
+    return settle_statement(_Shape.of(DONE, given, alone=True))
 
 
 def build_update(
-    jobs: JobTable,
     settler: Settler,
     settlements: Sequence[Settlement],
     now: datetime,
@@ -177,21 +174,21 @@ def build_update(
     one_by_one: bool = False,
 ) -> SettleTransaction:
     groups = [[each] for each in settlements] if one_by_one else _grouped(settlements)
-    updates = [settle_update(jobs, settler.worker_id, members, now) for members in groups]
+    updates = [settle_update(settler.worker_id, members, now) for members in groups]
     counted = count(settlements, now) if with_totals else None
     followed = [
         each
         for each in settlements
         if each.job.held is not None or (each.job.group_key is not None and each.job.awaited)
     ]
-    return SettleTransaction(jobs, settler, settlements, updates, now, tally, counted, followed)
+    return SettleTransaction(settler, settlements, updates, now, tally, counted, followed)
 
 
-def settle_update(jobs: JobTable, worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:
+def settle_update(worker_id: str, members: Sequence[Settlement], now: datetime) -> Update:
     """Fenced: id, worker_id, claims and the old status. One row changed means it was ours."""
     job, outcome, duration_ms = members[0]
     values = _values(outcome, duration_ms, now)
-    statement = settle_statement(jobs, _Shape.of(outcome, tuple(values), alone=len(members) == 1))
+    statement = settle_statement(_Shape.of(outcome, tuple(values), alone=len(members) == 1))
     return Update(statement, {**values, "owner": worker_id, "token": job.claims, "id": job.id}, members)
 
 
@@ -223,31 +220,29 @@ class _Shape(NamedTuple):
 
 
 @cache
-def settle_statement(jobs: JobTable, shape: _Shape) -> str:
+def settle_statement(shape: _Shape) -> str:
     """One job is named by a parameter: a database that knows the statement already need not read it again."""
-    c = jobs.c
-    changes = ", ".join(f"{getattr(c, name)} = {value}" for name, value in _changes(jobs, shape).items())
-    which = f"{c.id} = :id" if shape.alone else f"{{ids of {c.id}}}"
-    fence = f"{c.worker_id} = :owner AND {c.claims} = :token AND {c.status} = '{jobs.processing}'"
-    return f"UPDATE {jobs.table} SET {changes} WHERE {which} AND {fence}"
+    changes = ", ".join(f"{name} = {value}" for name, value in _changes(shape).items())
+    which = "id = :id" if shape.alone else "{ids of id}"
+    fence = "worker_id = :owner AND claims = :token AND status = 'processing'"
+    return f"UPDATE mayfly_jobs SET {changes} WHERE {which} AND {fence}"
 
 
-def _changes(jobs: JobTable, shape: _Shape) -> Mapping[str, str]:
+def _changes(shape: _Shape) -> Mapping[str, str]:
     """The columns that an outcome sets. A finished job keeps its worker_id: who ran it is worth knowing."""
-    c = jobs.c
-    ends = {OutcomeKind.DONE: jobs.done, OutcomeKind.DEAD: jobs.dead, OutcomeKind.CANCELLED: jobs.cancelled}
-    changes = {"status": f"'{ends.get(shape.kind, jobs.pending)}'", "lease_until": "NULL"}
+    ends = {OutcomeKind.DONE: "done", OutcomeKind.DEAD: DEAD, OutcomeKind.CANCELLED: CANCELLED}
+    changes = {"status": f"'{ends.get(shape.kind, PENDING)}'", "lease_until": "NULL"}
     if shape.kind not in ends:
         changes |= {"worker_id": "NULL", "locked_at": "NULL"}
     if shape.keeps_attempt:
-        changes["attempts"] = f"{c.attempts} - 1"
+        changes["attempts"] = "attempts - 1"
     if shape.kind is OutcomeKind.SLICED:
         # `stalled` comes to 0 where it has moved; who ends a slice may crash as often as ever.
-        changes |= {"slices": f"{c.slices} + 1", "stalled": f"{c.stalled} + 1", "forgiven": "0"}
+        changes |= {"slices": "slices + 1", "stalled": "stalled + 1", "forgiven": "0"}
     if shape.interrupted:
-        changes["interruptions"] = f"{c.interruptions} + 1"
+        changes["interruptions"] = "interruptions + 1"
     if shape.crashed:
-        changes["crashes"] = f"{c.crashes} + 1"
+        changes["crashes"] = "crashes + 1"
     if shape.suspect:
         changes["suspect"] = "1"
     return changes | {name: f":{name}" for name in shape.given}

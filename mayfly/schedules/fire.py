@@ -14,7 +14,7 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.queue.insert import JobValidator, NewJob, insert_jobs
 from mayfly.schedules.cron import due_times, last_due, next_due
 from mayfly.schedules.parse import ScheduleEntry
-from mayfly.schema.tables import JOBS, SCHEDULED
+from mayfly.schema.tables import SCHEDULED
 
 ON_TIME = timedelta(seconds=90)  # a cycle a minute, one of them skipped or slow
 MAX_JOBS_PER_FIRING = 1000  # of one schedule in one cycle; with catch_up=all the rest follows in the next ones
@@ -219,7 +219,7 @@ class _Firing:
 
     def _fire_first(self, connection: Connection, entry: ScheduleEntry, due: Sequence[datetime]) -> None:
         """The first is in the way of all others, if it is not itself kept out by a job before it."""
-        fired = insert_jobs(connection, JOBS, [new_job(self.door, entry, due[0])])
+        fired = insert_jobs(connection, [new_job(self.door, entry, due[0])])
         self.jobs += [(entry, each) for each in due[:fired]]
         if due[fired:]:
             self.skipped.append(Skipped(entry, due[fired], due[-1], "overlap=skip: the job before it is unfinished"))
@@ -227,7 +227,7 @@ class _Firing:
     def insert_plain(self, connection: Connection) -> None:
         """Those that may overlap, all in one statement."""
         plain = [new_job(self.door, entry, due) for entry, due in self.jobs if entry.overlap == "allow"]
-        insert_jobs(connection, JOBS, plain)
+        insert_jobs(connection, plain)
 
 
 def decide_all(entries: Iterable[ScheduleEntry], known: Mapping[str, KnownSchedule], now: datetime) -> list[Decision]:

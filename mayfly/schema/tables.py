@@ -1,8 +1,5 @@
 """The words of the tables: versions, lengths, statuses. Their DDL lives in migrations/, and nowhere else."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 VERSION = "0007"  # what migrations/ leads to; a test keeps the two together
 VERSION_TABLE = "mayfly_version"
 
@@ -17,36 +14,3 @@ LIVE = (PENDING, PROCESSING)  # while a job is one of these it holds its unique 
 
 HIGH, NORMAL, LOW = 0, 1, 2
 PRIORITIES = (HIGH, NORMAL, LOW)
-
-
-class Columns:
-    """The names of a table's columns by what Mayfly calls them: `c.run_at`."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = names
-
-    def __getattr__(self, name: str) -> str:
-        return self._names.get(name, name)
-
-
-class JobTable(NamedTuple):
-    """A table of jobs as a value: its columns by their Mayfly names, and its own words for the statuses."""
-
-    table: str = "mayfly_jobs"
-    columns: tuple[tuple[str, str], ...] = ()  # Mayfly's name and its own, where they are not the same
-    pending: str = PENDING
-    processing: str = PROCESSING
-    done: str = DONE
-    dead: str = DEAD
-    cancelled: str = CANCELLED
-
-    def word_of(self, status: str) -> str:
-        """Mayfly's for one of this table."""
-        return next(word for word in STATUSES if getattr(self, word) == status)
-
-    @property
-    def c(self) -> Columns:
-        return Columns(dict(self.columns))
-
-
-JOBS = JobTable()

@@ -19,7 +19,7 @@ from mayfly.errors import BadTestDatabase, NeedsTestDatabase, SharedTestDatabase
 from mayfly.queue.followups import BufferedJob, NewChain
 from mayfly.queue.insert import JobValidator, NewJob
 from mayfly.registry import Registry, declared, forget_local
-from mayfly.schema.tables import JOBS
+from mayfly.schema.tables import PENDING
 from mayfly.settings import Settings
 from mayfly.settings.shape import Secret
 from mayfly.settings.values import DATABASE_RULE, database_url, mask_password
@@ -73,7 +73,7 @@ def would_be_enqueued(held: Iterable[BufferedJob]) -> tuple[EnqueuedJob, ...]:
             type=each.type,
             payload=json_text.decode(each.payload),
             lane=each.lane,
-            status=JOBS.pending,
+            status=PENDING,
             priority=each.priority,
             run_at=each.run_at or host_clock().now(),
             attempts=0,

@@ -23,7 +23,6 @@ from mayfly.queue.followups import BufferedJob, write_buffered
 from mayfly.queue.insert import JobValidator
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
 from mayfly.registry import Handler, Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings
 from mayfly.testing.database import (
     AppWithoutDatabase,
@@ -184,9 +183,7 @@ def _run(invoker: InlineInvoker, job: Job, writes: bool) -> JobResult:
     held = _released(invoker, job, ran.outcome) if writes else ()
     if transaction.connection is None:
         if held:
-            invoker.database.run(
-                lambda connection: write_buffered(connection, JOBS, held, invoker.database.clock.now())
-            )
+            invoker.database.run(lambda connection: write_buffered(connection, held, invoker.database.clock.now()))
         return ran
     try:
         transaction.run(lambda connection: _in_place_of_settlement(connection, held))
@@ -205,7 +202,7 @@ def _released(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[Bu
 
 def _in_place_of_settlement(connection: Connection, held: Sequence[BufferedJob]) -> None:
     connection.execute("SELECT 1")  # finds out that the handler broke its transaction
-    write_buffered(connection, JOBS, held)
+    write_buffered(connection, held)
 
 
 class _NoDatabase:
@@ -268,7 +265,7 @@ def _opened(
     announce = announcer(settings, database) if settings.hooks_on_dead else None
     worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
     with inline_invoker(settings, app.registry, database, announce, worker_id, slice_after) as invoker:
-        outbox = SettleBuffer(database, JOBS, Settler(worker_id, cycle_id, worker_id), inline_log())
+        outbox = SettleBuffer(database, Settler(worker_id, cycle_id, worker_id), inline_log())
         yield _Draining(
             database,
             invoker,
@@ -330,7 +327,7 @@ class _Draining:
     def _lanes(self) -> list[str]:
         if self.lanes is not None:
             return self.lanes
-        return sorted(self.database.read(lambda connection: find_lanes(connection, JOBS)))
+        return sorted(self.database.read(lambda connection: find_lanes(connection)))
 
     def _claims(self, lane: str) -> Claims:
         """A new one each time: a job that has crashed is only given to a runner that has run nothing."""

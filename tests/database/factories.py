@@ -16,7 +16,6 @@ from mayfly.log import silent_log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.outcome import Settler
-from mayfly.schema.tables import JOBS
 from runner.claims import Claims, PauseCache
 from runner.guard import RunnerDeadline
 from runner.job_runtime import MainThreadRuntime
@@ -51,7 +50,7 @@ def claim_jobs(database: Database, size: int = 5, worker_id: str = "worker-1", *
 
 def make_claim(database: Database, claimant: Claimant, size: int = 5, front: ClaimCursor | None = None) -> Claimed:
     now = database.clock.now()
-    return database.run(lambda connection: claim(connection, JOBS, claimant, size, now, front))
+    return database.run(lambda connection: claim(connection, claimant, size, now, front))
 
 
 def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
@@ -67,7 +66,7 @@ def make_claims(database: Database, pausing: PauseCache | None = None) -> Claims
     insert_runner(database)
     lease_until = database.clock.now() + timedelta(hours=1)
     told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    return Claims(database, SettleBuffer(database, JOBS, make_settler(), silent_log()), told, 5, pausing=pausing)
+    return Claims(database, SettleBuffer(database, make_settler(), silent_log()), told, 5, pausing=pausing)
 
 
 def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainThreadRuntime:

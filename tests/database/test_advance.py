@@ -25,7 +25,6 @@ from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.policy import after_slice
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from runner.guard import Guard, RunnerDeadline
 from runner.job_runtime import AsyncRuntime, MainThreadRuntime, ThreadRuntime
 from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
@@ -336,4 +335,4 @@ def test_progress_is_written_once_a_second(database: Database, begin: Begin) -> 
 
 
 def settle_one(database: Database, job: Job, outcome: Outcome) -> None:
-    settle(database, JOBS, make_settler(), [Settlement(job, outcome)], {})
+    settle(database, make_settler(), [Settlement(job, outcome)], {})

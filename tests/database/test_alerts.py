@@ -30,7 +30,6 @@ from mayfly.queue.outcome import Outcome, Settlement
 from mayfly.queue.outcome import OutcomeKind as Outcomes
 from mayfly.queue.pauses import Pause
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from mayfly.settings import load
 from mayfly.settings.shape import Settings
 from tests.database.factories import change_job, claim_jobs, in_threads, insert_runner, make_settler
@@ -68,7 +67,7 @@ def test_dead_jobs_are_found_by_type_and_error(database: Database, plain: Settin
     ids = insert_rows(database, 3, type="send")
     settled = [DIES, DIES, FAILS]
     settlements = [Settlement(job, outcome, 1) for job, outcome in zip(claim_jobs(database), settled, strict=True)]
-    settle(database, JOBS, make_settler(), settlements, {})
+    settle(database, make_settler(), settlements, {})
 
     [symptom] = found(database, plain)
 
@@ -81,7 +80,7 @@ def test_a_dead_job_is_forgotten_after_an_hour_or_when_somebody_sees_to_it(
 ) -> None:
     """It stays dead; that is for `mayfly dead` to show."""
     [job] = [*insert_rows(database, 1)]
-    settle(database, JOBS, make_settler(), [Settlement(each, DIES, 1) for each in claim_jobs(database)], {})
+    settle(database, make_settler(), [Settlement(each, DIES, 1) for each in claim_jobs(database)], {})
 
     assert len(found(database, plain)) == 1
     assert found(database, plain, HOUR + SECOND) == []

@@ -10,7 +10,6 @@ from mayfly.log import silent_log
 from mayfly.queue import followups
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import make_claims, make_settler, rows_of
 from tests.recording import recorded
@@ -53,7 +52,7 @@ def test_plain_groups_cost_one_look_a_claim_and_none_a_settlement(database: Data
     with recorded() as claiming:
         claimed = claims.next()
     with recorded() as settling:
-        settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in claimed], {})
+        settle(database, make_settler(), [Settlement(job, DONE, 1) for job in claimed], {})
 
     assert (len(claimed), len(looks(claiming)), looks(settling)) == (3, 1, [])
 
@@ -66,7 +65,7 @@ def test_jobs_without_a_group_and_those_of_schedules_cost_nothing(database: Data
 
     with recorded() as sent:
         [job] = claims.next()
-        settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1)], {})
+        settle(database, make_settler(), [Settlement(job, DONE, 1)], {})
 
     assert looks(sent) == []
 
@@ -74,7 +73,7 @@ def test_jobs_without_a_group_and_those_of_schedules_cost_nothing(database: Data
 def test_what_is_done_at_once_is_one_statement_in_a_group_too(database: Database) -> None:
     """ack="each"."""
     mayfly.enqueue("plain", group_key="customer-7")
-    outbox = SettleBuffer(database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(database, make_settler(), silent_log())
     [job] = make_claims(database).next()
 
     with recorded() as sent:
@@ -94,6 +93,6 @@ def test_where_very_many_batches_are_open_every_group_may_be_one(
             mayfly.enqueue(f"child of {name}")
     claimed = claim_by_type(database)
 
-    settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in claimed.values()], {})
+    settle(database, make_settler(), [Settlement(job, DONE, 1) for job in claimed.values()], {})
 
     assert [row.type for row in rows_of(database, jobs)].count("report") == 3

@@ -21,7 +21,6 @@ from mayfly.queue.count import finished_batches
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import JOBS
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.applications import as_connection
@@ -53,7 +52,7 @@ def fill(children: int, name: str = "campaign") -> None:
 def settle_all(
     database: Database, found: Sequence[Job], outcome: Outcome = DONE, worker_id: str = "worker-1"
 ) -> Settled:
-    return settle(database, JOBS, make_settler(worker_id), [Settlement(job, outcome, 1) for job in found], {})
+    return settle(database, make_settler(worker_id), [Settlement(job, outcome, 1) for job in found], {})
 
 
 def callbacks(database: Database) -> list[dict[str, Any]]:
@@ -159,7 +158,7 @@ def test_a_lost_answer_to_a_commit_repeats_nothing(migrated_url: str, database: 
         if loses == "settlement":
             settle_all(remote, children)
         else:
-            complete_all(remote, JOBS)
+            complete_all(remote)
         remote.close()
 
     assert (proxy.lost, len(callbacks(database))) == (1, 1)
@@ -170,12 +169,12 @@ def test_a_batch_whose_end_nobody_saw_is_found_by_the_next_cycle(database: Datab
     fill(2)
     fill(2, "still running")
     run_sql(database, "UPDATE mayfly_jobs SET status = 'done' WHERE group_key = 'campaign'")
-    before = database.read(lambda connection: finished_batches(connection, JOBS))
+    before = database.read(lambda connection: finished_batches(connection))
 
-    found = [each.key for each in complete_all(database, JOBS)]
+    found = [each.key for each in complete_all(database)]
 
     assert (before, found) == (["campaign"], ["campaign"])
-    assert (complete_all(database, JOBS), len(callbacks(database))) == ((), 1)
+    assert (complete_all(database), len(callbacks(database))) == ((), 1)
 
 
 def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
@@ -184,7 +183,7 @@ def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
     settler = make_settler()
     for job in reversed(claim_jobs(database, 3)):
         before = len(callbacks(database))
-        settle(database, JOBS, settler, [Settlement(job, DONE, 1)], {})
+        settle(database, settler, [Settlement(job, DONE, 1)], {})
 
     assert (before, len(callbacks(database)), settler.witnesses) == (0, 1, {})
 
@@ -206,7 +205,7 @@ def test_a_block_that_raises_abandons_the_batch(database: Database) -> None:
     ended = [(row.status, row.last_error) for row in rows_of(database, jobs)]
     assert ended[0] == ("done", None)
     assert ended[1:] == [("cancelled", "cancelled: the batch campaign was abandoned: RuntimeError: no more")] * 2
-    assert (complete_all(database, JOBS), callbacks(database)) == ((), [])
+    assert (complete_all(database), callbacks(database)) == ((), [])
 
 
 def test_a_name_is_used_once(database: Database) -> None:
@@ -332,7 +331,7 @@ def test_a_handlers_transaction_ends_a_batch_too(handling: Job, database: Databa
     assert isinstance(handling.lifeline, MainThreadRuntime)
     with handling.transaction():
         pass
-    outbox = SettleBuffer(handling.lifeline.database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(handling.lifeline.database, make_settler(), silent_log())
 
     outbox.settle_in(handling.lifeline.opened, Settlement(handling, DONE, 1))
 
@@ -361,7 +360,7 @@ def test_old_batches_are_pruned(database: Database) -> None:
     )
     run_sql(database, change, old=database.dialect.bound(old), key="never sealed")
 
-    prune(database, JOBS, Keep())
+    prune(database, Keep())
 
     assert [row.batch_key for row in rows_of(database, batches)] == ["open", "young"]
 
@@ -372,7 +371,7 @@ def test_a_producer_whose_batch_was_sealed_or_given_up_meanwhile_is_told(databas
         own = batch(name, on_complete="report")
         own.__enter__()
         mayfly.enqueue("child")
-        end(database, JOBS, name)
+        end(database, name)
         with pytest.raises(BatchTaken, match="by somebody else"):
             own.__exit__(None, None, None)
 

@@ -15,7 +15,6 @@ from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.errors import BadField, UnknownJob
 from mayfly.registry import Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load
 from tests import tables
 from tests.database.factories import (
@@ -38,7 +37,7 @@ def settings_in(home: Path, **others: str) -> Settings:
 
 
 def page_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> JobPage:  # noqa: B008 - a value
-    return database.read(lambda connection: admin.list_jobs(connection, JOBS, which, **options))
+    return database.read(lambda connection: admin.list_jobs(connection, which, **options))
 
 
 def pages_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> Iterator[JobPage]:  # noqa: B008
@@ -97,7 +96,7 @@ def test_times_of_plain_sql_are_dealt_with_in_slices(database: Database, monkeyp
         insert = "INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{}', '2026-05-04 12:00:00')"
         run_sql(database, insert)
 
-    assert admin.cancel(database, JOBS, JobFilter(lane="default")).ended == 5
+    assert admin.cancel(database, JobFilter(lane="default")).ended == 5
 
 
 def test_a_page_shows_what_a_list_needs(database: Database) -> None:
@@ -251,7 +250,7 @@ def test_a_lane_is_told_with_all_its_figures(database: Database, tmp_path: Path)
     insert_total(database, now - 2 * HOUR, "done", 100)
     admin.set_lane(database, "mail", 3, ANN)
 
-    [lane] = database.read(lambda connection: admin.list_lanes(connection, JOBS, settings_in(tmp_path), now))
+    [lane] = database.read(lambda connection: admin.list_lanes(connection, settings_in(tmp_path), now))
 
     assert (lane.lane, lane.pending, lane.running, lane.dead) == (
         "mail",
@@ -273,7 +272,7 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
     insert_rows(database, 3, lane="mail")
 
     found = database.read(
-        lambda connection: admin.list_lanes(connection, JOBS, settings_in(tmp_path), database.clock.now())
+        lambda connection: admin.list_lanes(connection, settings_in(tmp_path), database.clock.now())
     )
 
     assert [str(lane.pending) for lane in found] == ["3+", "3"]
@@ -282,11 +281,11 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
 
 def test_lanes_without_rows_are_shown_where_somebody_named_them(database: Database, tmp_path: Path) -> None:
     """In the settings, by a pause, or by what was set."""
-    admin.pause(database, JOBS, "lane", "held", ANN, reason="the vendor is down")
+    admin.pause(database, "lane", "held", ANN, reason="the vendor is down")
     admin.set_lane(database, "mail", 2, ANN)
     settings = settings_in(tmp_path, LANES__IMAGES__MAX_WORKERS="9")
 
-    found = database.read(lambda connection: admin.list_lanes(connection, JOBS, settings, database.clock.now()))
+    found = database.read(lambda connection: admin.list_lanes(connection, settings, database.clock.now()))
 
     assert [(lane.lane, lane.max_workers, lane.paused) for lane in found] == [
         ("held", 5, "paused: the vendor is down"),
@@ -326,9 +325,9 @@ def test_a_status_says_whether_all_is_well(
     insert_cycle(database, now - 30 * MINUTE, "b")
     insert_cycle(database, now - minutes * MINUTE - timedelta(seconds=1), "b", exit_code)
     if paused:
-        admin.pause(database, JOBS, "lane", "mail", ANN)
+        admin.pause(database, "lane", "mail", ANN)
 
-    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings_in(tmp_path), now))
+    found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
 
     assert (found.exit_code, list(found.complaints())) == (expected, [complaint] if complaint else [])
     assert [(host.host, host.last.duration_ms) for host in found.hosts] == [("a", 80), ("b", 80)]
@@ -341,7 +340,7 @@ def test_a_status_without_cycles_lately_is_2(database: Database, tmp_path: Path,
     if hours is not None:
         insert_cycle(database, now - hours * HOUR, "a")
 
-    found = database.read(lambda connection: admin.read_status(connection, JOBS, settings_in(tmp_path), now))
+    found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
 
     assert found.exit_code == 2
     assert len(list(found.complaints())) == 1
@@ -391,7 +390,7 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
     unknown = insert_row(database, type="image", status="dead", last_error="by hand")
     insert_row(database, type="mail", status="done")
 
-    found = database.read(lambda connection: admin.list_dead(connection, JOBS))
+    found = database.read(lambda connection: admin.list_dead(connection))
 
     told = [(group.type, group.error, group.jobs, group.newest_id) for group in found.groups]
     assert told[0] == ("mail", "aaaa", 3, mails[-1])
@@ -406,7 +405,7 @@ def test_the_dead_of_one_lane_are_grouped(database: Database, monkeypatch: pytes
         insert_dead(database, "mail", "aaaa", lane="a")
         insert_dead(database, "mail", "bbbb", lane="b")
 
-    found = database.read(lambda connection: admin.list_dead(connection, JOBS, lane="a"))
+    found = database.read(lambda connection: admin.list_dead(connection, lane="a"))
 
     assert [(group.error, group.jobs) for group in found.groups] == [("aaaa", 3)]
     assert found.is_cut
@@ -462,6 +461,4 @@ def test_an_unknown_job_is_a_sentence(database: Database, tmp_path: Path) -> Non
 
 def view(database: Database, home: Path, job_id: int) -> admin.JobView:
     now, registry = database.clock.now(), Registry({}, {})
-    return database.read(
-        lambda connection: admin.read_job(connection, JOBS, job_id, settings_in(home), registry, now)
-    )
+    return database.read(lambda connection: admin.read_job(connection, job_id, settings_in(home), registry, now))

@@ -16,7 +16,6 @@ from mayfly.errors import BadField, NoJobsSelected
 from mayfly.queue.outcome import RELEASED, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests.database.factories import change_job, claim_jobs, in_threads, make_lifeline, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -35,7 +34,7 @@ def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
     """Who and why is kept; its unique key is free again."""
     job_id = insert_row(database, unique_key="welcome:42")
 
-    done = cancel(database, JOBS, JobFilter(ids=(job_id,)), ANN, "a mistake")
+    done = cancel(database, JobFilter(ids=(job_id,)), ANN, "a mistake")
 
     row = get_row(database, job_id)
     assert done == Cancelled(ended=1)
@@ -49,7 +48,7 @@ def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
     job_id = insert_row(database)
     claim_jobs(database)
 
-    done = [cancel(database, JOBS, JobFilter(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
+    done = [cancel(database, JobFilter(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
 
     row = get_row(database, job_id)
     assert done == [Cancelled(told=1), Cancelled()]
@@ -61,7 +60,7 @@ def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
     """And so does what never was."""
     job_id = insert_row(database, status=status, last_error="as it was")
 
-    assert cancel(database, JOBS, JobFilter(ids=(job_id, 10**15))) == Cancelled()
+    assert cancel(database, JobFilter(ids=(job_id, 10**15))) == Cancelled()
     row = get_row(database, job_id)
     assert (row.status, row.last_error, row.cancel_reason) == (status, "as it was", None)
 
@@ -70,8 +69,8 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
     """Whoever claims it next knows, and settles it instead of running it."""
     insert_row(database)
     [job] = claim_jobs(database)
-    cancel(database, JOBS, JobFilter(ids=(job.id,)), reason="a mistake")
-    settle(database, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
+    cancel(database, JobFilter(ids=(job.id,)), reason="a mistake")
+    settle(database, make_settler(), [Settlement(job, RELEASED)], {})
 
     [again] = claim_jobs(database)
 
@@ -82,13 +81,13 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
 def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) -> None:
     """With those that ended when it did, not when it would have been due."""
     job_id = insert_row(database, run_at=database.clock.now() + 9000 * HOUR)
-    cancel(database, JOBS, JobFilter(ids=(job_id,)))
+    cancel(database, JobFilter(ids=(job_id,)))
     change_job(database, job_id, finished_at=database.clock.now() - 24 * HOUR)
     row = get_row(database, job_id)
     assert row.run_at <= database.clock.now()
     change_job(database, job_id, run_at=row.finished_at)
 
-    assert prune(database, JOBS, Keep(cancelled=0.5)) == 1
+    assert prune(database, Keep(cancelled=0.5)) == 1
 
 
 # --- many -------------------------------------------------------------------------------------------------
@@ -101,7 +100,7 @@ def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
     waiting = insert_rows(database, 3, group_key="campaign-7", lane="mail")
     others = insert_rows(database, 2, group_key="campaign-8")
 
-    done = cancel(database, JOBS, JobFilter(group_key="campaign-7"))
+    done = cancel(database, JobFilter(group_key="campaign-7"))
 
     assert done == Cancelled(ended=3, told=1)
     assert cancelled_ids(database, *waiting, running, *others) == waiting
@@ -132,8 +131,8 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
     meant = JobFilter(**{key: value for key, value in which.items() if key != "old"})
     meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
 
-    number = count_matching(database, JOBS, CANCEL, meant)
-    done = cancel(database, JOBS, meant)
+    number = count_matching(database, CANCEL, meant)
+    done = cancel(database, meant)
 
     assert (number, done) == (len(expected), Cancelled(ended=len(expected)))
     assert cancelled_ids(database, *ids.values()) == [ids[name] for name in expected]
@@ -151,7 +150,7 @@ def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.
 
     wishes = [JobFilter(ids=tuple(by_id)), JobFilter(group_key="g"), JobFilter(type="sleep")]
 
-    assert [cancel(database, JOBS, which).ended for which in wishes] == [8, 8, 8]
+    assert [cancel(database, which).ended for which in wishes] == [8, 8, 8]
 
 
 def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database) -> None:
@@ -164,13 +163,13 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
             claimed += [job.id for job in batch]
         return claimed
 
-    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JOBS, JobFilter(type="noop"))]
+    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JobFilter(type="noop"))]
     taken, done = in_threads(works)
 
     claimed = [get_row(database, each) for each in taken]
     assert all(row.status == "processing" for row in claimed)
     assert done.ended + len(claimed) == 60
-    again = cancel(database, JOBS, JobFilter(type="noop"))
+    again = cancel(database, JobFilter(type="noop"))
     assert again.ended == 0
     assert done.told + again.told == len(claimed)
 
@@ -182,7 +181,7 @@ def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytes
     insert_rows(database, 5)
     insert_rows(database, 5, lane="mail")
 
-    assert count_matching(database, JOBS, CANCEL, JobFilter(type="noop")) == 4
+    assert count_matching(database, CANCEL, JobFilter(type="noop")) == 4
 
 
 # --- bad input --------------------------------------------------------------------------------------------
@@ -194,7 +193,7 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
     insert_row(database)
 
     with pytest.raises(NoJobsSelected, match="Say which jobs"):
-        cancel(database, JOBS, which)
+        cancel(database, which)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +211,7 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
 def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any], sentence: str) -> None:
     """Before anything is looked for."""
     with pytest.raises(BadField, match=sentence):
-        cancel(database, JOBS, JobFilter(**arguments))
+        cancel(database, JobFilter(**arguments))
 
 
 # --- from Python ------------------------------------------------------------------------------------------
@@ -248,7 +247,7 @@ def test_a_handler_sees_that_its_job_is_to_end(
     job.lifeline = make_lifeline(database)
 
     seen = [job.cancelled]
-    cancel(rival, JOBS, JobFilter(ids=(job.id,)), reason="a mistake")
+    cancel(rival, JobFilter(ids=(job.id,)), reason="a mistake")
     seen.append(job.cancelled)
     clock[0] += 1.0
     seen.append(job.cancelled)

@@ -18,7 +18,6 @@ from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import JOBS
 from tests.database.applications import as_connection
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
@@ -43,7 +42,7 @@ def claim_one(app: App, database: Database) -> Job:
 
 
 def settle_one(database: Database, job: Job, outcome: Outcome = DONE) -> Settled:
-    return settle(database, JOBS, make_settler(), [Settlement(job, outcome, 1)], {})
+    return settle(database, make_settler(), [Settlement(job, outcome, 1)], {})
 
 
 def types(database: Database) -> list[str]:
@@ -88,7 +87,7 @@ def test_a_step_that_somebody_tries_again_lets_its_chain_go_on(
     broken = claim_one(app, database)
     settle_one(database, broken, outcome)
 
-    retry(database, JOBS, JobFilter(ids=(broken.id,)), Actor("ann"))
+    retry(database, JobFilter(ids=(broken.id,)), Actor("ann"))
     again = claim_one(app, database)
     seen = again.previous
     settle_one(database, again)
@@ -227,7 +226,7 @@ def test_a_chain_that_ended_early_leaves_nothing_behind(database: Database) -> N
     long_ago = "'2001-01-01 00:00:00'"
     run_sql(database, f"UPDATE mayfly_jobs SET status = 'done', run_at = {long_ago}, finished_at = {long_ago}")
 
-    prune(database, JOBS, Keep())
+    prune(database, Keep())
 
     assert (types(database), rows_of(database, chains)) == ([], [])
 

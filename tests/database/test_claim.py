@@ -9,7 +9,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.queue.claim import ClaimCursor
 from mayfly.queue.count import has_due
-from mayfly.schema.tables import HIGH, JOBS, LOW, NORMAL
+from mayfly.schema.tables import HIGH, LOW, NORMAL
 from tests.database.factories import claim_ids, claim_jobs, make_claim, make_claimant
 from tests.factories import get_row, insert_row, insert_rows
 
@@ -170,7 +170,7 @@ def test_a_look_tells_whether_anything_is_due(database: Database) -> None:
     insert_row(database, lane="images", run_at=now + timedelta(hours=1))
 
     found = {
-        lane: database.read(lambda connection, lane=lane: has_due(connection, JOBS, lane, now))  # type: ignore[misc]
+        lane: database.read(lambda connection, lane=lane: has_due(connection, lane, now))  # type: ignore[misc]
         for lane in ("mail", "images", "none")
     }
 

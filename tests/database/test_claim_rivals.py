@@ -11,7 +11,6 @@ from mayfly.queue.claim import claim, jobs_from
 from mayfly.queue.count import has_due
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
 from tests.factories import insert_rows
 from tests.tables import jobs
@@ -41,7 +40,7 @@ def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: D
     now = database.clock.now()
     claimant = make_claimant(rival, "worker-2")
     with rival.transaction():
-        first = jobs_from(rival.run(lambda joined: claim(joined, JOBS, claimant, 10, now)), "default")
+        first = jobs_from(rival.run(lambda joined: claim(joined, claimant, 10, now)), "default")
 
         second = claim_jobs(database, 10)
 
@@ -81,11 +80,11 @@ def drain(url: str, worker_id: str, size: int = 20) -> list[int]:
             pause(0.002)
             continue
         ids += [job.id for job in batch]
-        settle(database, JOBS, make_settler(worker_id), [Settlement(job, DONE, 0) for job in batch], {})
+        settle(database, make_settler(worker_id), [Settlement(job, DONE, 0) for job in batch], {})
     database.close()
     return ids
 
 
 def is_due(database: Database) -> bool:
     now = database.clock.now()
-    return database.read(lambda connection: has_due(connection, JOBS, "default", now))
+    return database.read(lambda connection: has_due(connection, "default", now))

@@ -6,7 +6,7 @@ from sqlalchemy import insert
 
 from mayfly.db.database import Database
 from mayfly.queue.count import Due, count_due, find_lanes
-from mayfly.schema.tables import JOBS, STATUSES
+from mayfly.schema.tables import STATUSES
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.tables import jobs
@@ -66,7 +66,7 @@ def test_lanes_with_strange_names_are_found(database: Database) -> None:
     for name in names:
         insert_row(database, lane=name)
 
-    found = database.read(lambda connection: find_lanes(connection, JOBS))
+    found = database.read(lambda connection: find_lanes(connection))
 
     assert set(found) == names
     assert len(found) == len(names)
@@ -83,4 +83,4 @@ def test_many_lanes_are_counted(database: Database) -> None:
 
 def counted(database: Database, cap: int = 1000) -> list[Due]:
     now = database.clock.now()
-    return database.read(lambda connection: count_due(connection, JOBS, now, lambda _lane: cap))
+    return database.read(lambda connection: count_due(connection, now, lambda _lane: cap))

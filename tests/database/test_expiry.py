@@ -13,7 +13,6 @@ from mayfly.db.database import Database
 from mayfly.errors import BadField, DatabaseFailed
 from mayfly.queue.outcome import RELEASED, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from mayfly.testing import FreshDatabase, drain, pinned_offset, using_database
 from tests.database.factories import claim_jobs, make_settler, rows_of, sqlite_only
 from tests.factories import NOON, get_row, insert_row
@@ -100,7 +99,7 @@ def test_a_job_that_was_given_back_after_a_start_does_not_expire(database: Datab
     """Started by one runner, claimed and never started by the next: the third still runs it."""
     job = insert_expired(database, started_at=database.clock.now() - 2 * A_MINUTE)
     [claimed] = claim_jobs(database)
-    settle(database, JOBS, make_settler(), [Settlement(claimed, RELEASED)], {})
+    settle(database, make_settler(), [Settlement(claimed, RELEASED)], {})
 
     drain()
 
@@ -120,7 +119,7 @@ def test_a_job_that_was_given_back_unstarted_expires(database: Database) -> None
     """To be claimed is not to be started."""
     job = insert_expired(database)
     [claimed] = claim_jobs(database)
-    settle(database, JOBS, make_settler(), [Settlement(claimed, RELEASED)], {})
+    settle(database, make_settler(), [Settlement(claimed, RELEASED)], {})
 
     drain()
 

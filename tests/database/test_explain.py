@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import bindparam, text
 
 from mayfly.admin import jobs, lanes
-from mayfly.admin.actions import cancellable
+from mayfly.admin.actions import CANCEL
 from mayfly.admin.filters import JobFilter, Range, past, ranges
 from mayfly.admin.job import relatives_statement
 from mayfly.admin.jobs import OPEN
@@ -32,7 +32,7 @@ from mayfly.queue.count import (
 from mayfly.queue.prune import finished_jobs
 from mayfly.queue.unique import finished_statement, holder_statement
 from mayfly.schema.migrations.ddl import UtcDateTime
-from mayfly.schema.tables import JOBS, NORMAL
+from mayfly.schema.tables import NORMAL
 from mayfly.stats.totals import MAX_RECENT, RECENT_TOTALS
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
 from tests.database.plans import Look, explained, plan_of
@@ -73,7 +73,7 @@ def crowded(request: pytest.FixtureRequest, guessing: Crowds, informed: Crowds) 
 
 def test_a_claim_reads_only_what_it_takes(crowded: Database) -> None:
     """The claim index as a pure range: no sort, and no row beyond the ten."""
-    look = explained(crowded, due_statement(crowded.dialect, JOBS), next_ten(crowded.clock.now()))
+    look = explained(crowded, due_statement(crowded.dialect), next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
@@ -82,7 +82,7 @@ def test_a_claim_of_a_drained_priority_reads_nothing(crowded: Database) -> None:
     """The delayed jobs are not even looked at."""
     long_ago = crowded.clock.now() - timedelta(hours=2)
 
-    look = explained(crowded, due_statement(crowded.dialect, JOBS), next_ten(long_ago))
+    look = explained(crowded, due_statement(crowded.dialect), next_ten(long_ago))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 0))
 
@@ -92,7 +92,7 @@ def test_a_claim_from_a_front_begins_there(database: Database) -> None:
     begins = {"sqlite": "run_at>?", "mysql": '"access_type": "range"', "postgresql": "run_at >="}
     now = database.clock.now()
     insert_rows(database, 3000, run_at=now - timedelta(minutes=1))
-    statement = from_cursor_statement(database.dialect, JOBS)
+    statement = from_cursor_statement(database.dialect)
     values = {**next_ten(now), "since": now - timedelta(minutes=1)}
 
     plan = database.run(lambda connection: plan_of(connection, statement, values))
@@ -102,7 +102,7 @@ def test_a_claim_from_a_front_begins_there(database: Database) -> None:
 
 def test_a_look_for_due_priorities_reads_one_row_of_each(crowded: Database) -> None:
     """From the far end, where nothing was claimed yet."""
-    look = explained(crowded, due_priorities_statement(JOBS), {"lane": "default", "now": crowded.clock.now()})
+    look = explained(crowded, due_priorities_statement(), {"lane": "default", "now": crowded.clock.now()})
 
     assert (set(look.indexes), look.scans, look.sorts) == ({"mayfly_jobs_claim"}, (), False)
 
@@ -111,7 +111,7 @@ def test_a_count_reads_only_what_is_due(crowded: Database) -> None:
     """In both lanes and all priorities, in one statement."""
     look = explained(
         crowded,
-        count_statement(JOBS, [1000, 1000]),
+        count_statement([1000, 1000]),
         {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()},
     )
 
@@ -120,7 +120,7 @@ def test_a_count_reads_only_what_is_due(crowded: Database) -> None:
 
 def test_a_count_stops_at_its_cap(crowded: Database) -> None:
     """One row beyond says that there are more."""
-    look = explained(crowded, count_statement(JOBS, [20]), {"lane_0": "default", "now": crowded.clock.now()})
+    look = explained(crowded, count_statement([20]), {"lane_0": "default", "now": crowded.clock.now()})
 
     assert look == Look(("mayfly_jobs_claim",) * 3, scans=(), sorts=False, rows=told(crowded, 21))
 
@@ -128,7 +128,7 @@ def test_a_count_stops_at_its_cap(crowded: Database) -> None:
 @pytest.mark.parametrize("after", ["", "default", "mail"])
 def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> None:
     """However many rows lie between. MariaDB answers from the index before there is anything to read."""
-    look = explained(crowded, next_lane_statement(JOBS), {"lane": after})
+    look = explained(crowded, next_lane_statement(), {"lane": after})
 
     assert (look.scans, look.sorts) == ((), False)
     assert (look.rows or 0) <= 1
@@ -136,12 +136,12 @@ def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> N
 
 def test_the_lanes_are_found(crowded: Database) -> None:
     """Those that have any rows, in order."""
-    assert crowded.read(lambda connection: find_lanes(connection, JOBS)) == ["default", "mail"]
+    assert crowded.read(lambda connection: find_lanes(connection)) == ["default", "mail"]
 
 
 def test_what_is_being_processed_is_found_without_a_scan(crowded: Database) -> None:
     """Rescue reads the jobs that somebody holds, and no others."""
-    look = explained(crowded, processing_statement(JOBS), {"lane": "default"})
+    look = explained(crowded, processing_statement(), {"lane": "default"})
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, DUE))
 
@@ -152,7 +152,7 @@ def test_the_holder_of_a_key_is_found_without_a_scan(crowded: Database) -> None:
         pytest.skip("here the INSERT itself says who holds the key")
 
     whose = {"unique_key": "some key", "now": crowded.clock.now()}
-    look = explained(crowded, holder_statement(crowded.dialect, JOBS), whose)
+    look = explained(crowded, holder_statement(crowded.dialect), whose)
 
     assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
 
@@ -161,9 +161,7 @@ def test_keys_whose_time_is_over_are_found_without_a_scan(crowded: Database) -> 
     """However many are asked for at once."""
     keys = {f"key_{number}": f"key {number}" for number in range(100)}
 
-    look = explained(
-        crowded, finished_statement(crowded.dialect, JOBS, list(keys)), {**keys, "now": crowded.clock.now()}
-    )
+    look = explained(crowded, finished_statement(crowded.dialect, list(keys)), {**keys, "now": crowded.clock.now()})
 
     assert look == Look(("mayfly_jobs_unique",), scans=(), sorts=False, rows=told(crowded, 0))
 
@@ -173,7 +171,7 @@ def test_the_youngest_live_job_of_a_group_is_found_at_once(crowded: Database) ->
 
     PostgreSQL without statistics takes groups for small, and reads and sorts this one; no row beyond it.
     """
-    look = explained(crowded, youngest_statement(JOBS), {"key": "campaign"})
+    look = explained(crowded, youngest_statement(), {"key": "campaign"})
 
     assert (look.indexes, look.scans) == (("mayfly_jobs_group",), ())
     assert look.rows == told(crowded, DUE + 10_000 if look.sorts else 1)
@@ -181,7 +179,7 @@ def test_the_youngest_live_job_of_a_group_is_found_at_once(crowded: Database) ->
 
 def test_a_slice_to_prune_is_read_in_order(crowded: Database) -> None:
     """500 of 60,000, the oldest first, along the claim index."""
-    search = finished_jobs(JOBS, "default", "done", NORMAL, crowded.clock.now() - timedelta(days=7))
+    search = finished_jobs("default", "done", NORMAL, crowded.clock.now() - timedelta(days=7))
 
     look = explained(crowded, search.statement, search.values)
 
@@ -192,21 +190,21 @@ def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Datab
     """`mayfly why` reads what a claim would take first, and nothing that is delayed."""
     values = {**next_ten(crowded.clock.now()), "id": 0}
 
-    look = explained(crowded, before_statement(JOBS, own=True), values)
+    look = explained(crowded, before_statement(own=True), values)
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
 
 def test_jobs_that_came_back_are_looked_for_along_the_claim_index(crowded: Database) -> None:
     """No further than is asked for."""
-    look = explained(crowded, released_statement(JOBS), next_ten(crowded.clock.now()))
+    look = explained(crowded, released_statement(), next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 
 
 def test_the_children_of_a_job_are_found_without_a_scan(crowded: Database) -> None:
     """Also where it has none, as most have."""
-    look = explained(crowded, relatives_statement(JOBS, "parent_id = :id", "ASC"), {"id": 1, "size": 20})
+    look = explained(crowded, relatives_statement("parent_id = :id", "ASC"), {"id": 1, "size": 20})
 
     assert look == Look(("mayfly_jobs_parent",), scans=(), sorts=False, rows=told(crowded, 0))
 
@@ -215,7 +213,7 @@ def test_a_job_to_begin_with_is_found_by_its_id(crowded: Database) -> None:
     """One row at most: MariaDB looks it up before there is a plan to tell of."""
     wanted = {"id": 7, "lane": "default", "now": crowded.clock.now() + timedelta(days=1)}
 
-    look = explained(crowded, first_statement(crowded.dialect, JOBS), wanted)
+    look = explained(crowded, first_statement(crowded.dialect), wanted)
 
     assert (look.scans, look.sorts) == ((), False)
     assert (look.rows or 0) <= 1
@@ -257,7 +255,7 @@ def test_lanes_are_counted_no_further_than_their_caps(crowded: Database) -> None
     """What is due, what runs and what is dead of two lanes, each by the claim index."""
     values = {"lane_0": "default", "lane_1": "mail", "now": crowded.clock.now()}
 
-    look = explained(crowded, lanes.count_statement(JOBS, 2, 20), values)
+    look = explained(crowded, lanes.count_statement(2, 20), values)
 
     assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 10, (), False)
     assert look.rows == told(crowded, 21 + 1 + 21)
@@ -267,7 +265,7 @@ def test_statuses_are_counted_no_further_than_their_caps(crowded: Database) -> N
     """Each by the claim index, none beyond one more than the cap."""
     values = {"lane_0": "default", "lane_1": "mail"}
 
-    look = explained(crowded, jobs.lanes_statement(JOBS, 2, ("pending", "done", "dead")), values)
+    look = explained(crowded, jobs.lanes_statement(2, ("pending", "done", "dead")), values)
 
     assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
     assert look.rows == told(crowded, 2 * (jobs.COUNTED + 1) + 1)
@@ -288,7 +286,7 @@ def test_an_estimate_reads_down_to_its_floor_alone(crowded: Database) -> None:
 
 def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) -> None:
     """For each priority: one that is due, and one that is not yet."""
-    look = explained(crowded, lanes.time_statement(JOBS, 1), {"lane_0": "default", "now": crowded.clock.now()})
+    look = explained(crowded, lanes.time_statement(1), {"lane_0": "default", "now": crowded.clock.now()})
 
     # SQLite also calls it a search when the least of the one row is taken that was found.
     assert [each for each in look.indexes if each != "SEARCH"] == ["mayfly_jobs_claim"] * 6
@@ -296,11 +294,11 @@ def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) 
 
 
 def browsed(database: Database, which: JobFilter) -> list[Range]:
-    return database.read(lambda connection: ranges(connection, JOBS, which, OPEN, {}))
+    return database.read(lambda connection: ranges(connection, which, OPEN, {}))
 
 
 def ranges_of(database: Database, which: JobFilter) -> list[Range]:
-    return database.read(lambda connection: ranges(connection, JOBS, which, cancellable(JOBS), {}))
+    return database.read(lambda connection: ranges(connection, which, CANCEL.applies_to, {}))
 
 
 def next_ten(now: datetime) -> Values:

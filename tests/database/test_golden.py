@@ -52,7 +52,7 @@ from mayfly.queue.rescue import expired_jobs, held_jobs
 from mayfly.queue.settle import settle
 from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
-from mayfly.schema.tables import JOBS, NORMAL
+from mayfly.schema.tables import NORMAL
 from mayfly.schema.version import require_version
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count
@@ -99,13 +99,13 @@ def chapters(database: Database) -> Iterator[str]:
     """One a deed, each of them in the state that those before it have left."""
     now = database.clock.now()
     yield chapter("version", lambda: database.read(require_version))
-    yield chapter("enqueue", lambda: database.once(lambda c: insert_job(c, JOBS, PLAIN)))
-    yield chapter("enqueue with a key", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
-    yield chapter("enqueue with a key that is held", lambda: database.once(lambda c: insert_job(c, JOBS, KEYED)))
-    yield chapter("enqueue in its place", lambda: database.once(lambda c: insert_job(c, JOBS, REPLACING)))
-    yield chapter("enqueue two", lambda: database.once(lambda c: insert_jobs(c, JOBS, [PLAIN, PLAIN])))
-    yield chapter("enqueue two with keys", lambda: database.once(lambda c: insert_jobs(c, JOBS, [KEYED, KEYED])))
-    yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, JOBS, database.clock.now())))
+    yield chapter("enqueue", lambda: database.once(lambda c: insert_job(c, PLAIN)))
+    yield chapter("enqueue with a key", lambda: database.once(lambda c: insert_job(c, KEYED)))
+    yield chapter("enqueue with a key that is held", lambda: database.once(lambda c: insert_job(c, KEYED)))
+    yield chapter("enqueue in its place", lambda: database.once(lambda c: insert_job(c, REPLACING)))
+    yield chapter("enqueue two", lambda: database.once(lambda c: insert_jobs(c, [PLAIN, PLAIN])))
+    yield chapter("enqueue two with keys", lambda: database.once(lambda c: insert_jobs(c, [KEYED, KEYED])))
+    yield chapter("count two lanes", lambda: database.read(lambda c: count_due(c, database.clock.now())))
     insert_rows(database, 2)
     yield chapter("claim", lambda: claim_jobs(database, 2))
     insert_rows(database, 1)
@@ -115,11 +115,11 @@ def chapters(database: Database) -> Iterator[str]:
     yield chapter("begin with a job", lambda: claim_jobs(database, 2, begins_with=first))
     yield chapter(
         "find the first that came back",
-        lambda: database.read(lambda c: first_released(c, JOBS, "default", ["noop"], now)),
+        lambda: database.read(lambda c: first_released(c, "default", ["noop"], now)),
     )
-    yield chapter("look for more", lambda: database.read(lambda c: has_due(c, JOBS, "default", now)))
-    yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, JOBS, "default", "worker-1")))
-    yield chapter("expired jobs", lambda: database.run(lambda c: expired_jobs(c, JOBS, ["default"], now)))
+    yield chapter("look for more", lambda: database.read(lambda c: has_due(c, "default", now)))
+    yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, "default", "worker-1")))
+    yield chapter("expired jobs", lambda: database.run(lambda c: expired_jobs(c, ["default"], now)))
     yield from settling(database)
     yield from flowing(database)
     yield from fleet(database)
@@ -140,7 +140,7 @@ def settling(database: Database) -> Iterator[str]:
     insert_rows(database, len(outcomes), lane="settled")
     batch = claim_jobs(database, len(outcomes), lane="settled")
     settlements = [Settlement(job, outcome, 1) for job, outcome in zip(batch, outcomes, strict=True)]
-    yield chapter("settle", lambda: settle(database, JOBS, settler, settlements, {}))
+    yield chapter("settle", lambda: settle(database, settler, settlements, {}))
 
 
 def flowing(database: Database) -> Iterator[str]:
@@ -150,10 +150,10 @@ def flowing(database: Database) -> Iterator[str]:
     first = NewChain(PLAIN._replace(lane="flow", group_key="campaign"), f"[{kept}]")
 
     def step() -> None:
-        settle(database, JOBS, make_settler("flow"), [Settlement(job, DONE, 1) for job in claimed], {})
+        settle(database, make_settler("flow"), [Settlement(job, DONE, 1) for job in claimed], {})
 
     yield chapter("open a batch", lambda: database.run(lambda c: open_batch(c, opened)))
-    yield chapter("begin a chain", lambda: database.run(lambda c: insert_chain(c, JOBS, first)))
+    yield chapter("begin a chain", lambda: database.run(lambda c: insert_chain(c, first)))
     yield chapter("seal a batch", lambda: database.run(lambda c: seal(c, "campaign", now)))
     run_sql(database, "UPDATE mayfly_jobs SET run_at = '2026-01-01 00:00:00' WHERE lane = 'flow'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")
@@ -162,7 +162,7 @@ def flowing(database: Database) -> Iterator[str]:
     run_sql(database, "UPDATE mayfly_jobs SET lane = 'flow' WHERE group_key = 'campaign'")
     claimed = claim_jobs(database, 1, "flow", lane="flow")
     yield chapter("settle the last job of a batch", step)
-    yield chapter("batches that are over", lambda: complete_all(database, JOBS))
+    yield chapter("batches that are over", lambda: complete_all(database))
 
 
 def fleet(database: Database) -> Iterator[str]:
@@ -215,7 +215,7 @@ def pausing(database: Database) -> Iterator[str]:
     yield chapter("pause a type", lambda: database.run(lambda c: pauses.pause(c, new)))
     yield chapter("what is paused", lambda: database.read(lambda c: load_pauses(c, now)))
     yield chapter("resume a type", lambda: database.run(lambda c: pauses.resume(c, "type", "noop", now)))
-    yield chapter("bring back what was put off", lambda: resume_jobs(database, JOBS, "noop", ["default"]))
+    yield chapter("bring back what was put off", lambda: resume_jobs(database, "noop", ["default"]))
 
 
 def cancelling(database: Database) -> Iterator[str]:
@@ -226,10 +226,10 @@ def cancelling(database: Database) -> Iterator[str]:
         JobFilter(group_key="g"),
         JobFilter(lane="cancelled", type="noop", status="pending", created_before=database.clock.now()),
     ]
-    yield chapter("cancel two by id", lambda: cancel(database, JOBS, JobFilter(ids=ids)))
-    yield chapter("cancel a group", lambda: cancel(database, JOBS, filters[0]))
-    yield chapter("count by a filter", lambda: count_matching(database, JOBS, CANCEL, filters[1]))
-    looking = (JOBS, job.id, "worker-1", job.claims)
+    yield chapter("cancel two by id", lambda: cancel(database, JobFilter(ids=ids)))
+    yield chapter("cancel a group", lambda: cancel(database, filters[0]))
+    yield chapter("count by a filter", lambda: count_matching(database, CANCEL, filters[1]))
+    looking = (job.id, "worker-1", job.claims)
     yield chapter("look for a wish to cancel", lambda: database.read(lambda c: cancel_request(c, *looking)))
 
 
@@ -240,13 +240,13 @@ def operating(database: Database) -> Iterator[str]:
         JobFilter(ids=(insert_row(database, status="dead", lane="operated", **each),)) for each in DEAD_ONES
     )
     pending = JobFilter(ids=(insert_row(database, lane="operated"),))
-    yield chapter("retry", lambda: admin.retry(database, JOBS, dead, ann))
-    yield chapter("discard", lambda: admin.discard(database, JOBS, other, ann))
-    yield chapter("delay", lambda: admin.delay(database, JOBS, pending, until, ann))
-    yield chapter("retry what waits", lambda: admin.retry(database, JOBS, pending, ann))
-    yield chapter("find by error", lambda: admin.retry(database, JOBS, JobFilter(error="f" * 16, lane="mail"), ann))
+    yield chapter("retry", lambda: admin.retry(database, dead, ann))
+    yield chapter("discard", lambda: admin.discard(database, other, ann))
+    yield chapter("delay", lambda: admin.delay(database, pending, until, ann))
+    yield chapter("retry what waits", lambda: admin.retry(database, pending, ann))
+    yield chapter("find by error", lambda: admin.retry(database, JobFilter(error="f" * 16, lane="mail"), ann))
     yield chapter("set a lane", lambda: admin.set_lane(database, "operated", 2, ann))
-    yield chapter("pause a lane", lambda: admin.pause(database, JOBS, "lane", "operated", ann))
+    yield chapter("pause a lane", lambda: admin.pause(database, "lane", "operated", ann))
 
 
 def browsing(database: Database) -> Iterator[str]:
@@ -255,13 +255,13 @@ def browsing(database: Database) -> Iterator[str]:
     def jobs(
         which: JobFilter, words: str | None = None, field: tuple[str, str] | None = None
     ) -> Callable[[], object]:
-        return lambda: database.read(lambda c: admin.list_jobs(c, JOBS, which, words, size=1, field=field))
+        return lambda: database.read(lambda c: admin.list_jobs(c, which, words, size=1, field=field))
 
     yield chapter("list all jobs", jobs(JobFilter()))
     yield chapter("list jobs by status and lane", jobs(JobFilter(lane="operated", status="pending")))
     yield chapter("search jobs", jobs(JobFilter(group_key="g", type="noop"), "ann"))
     yield chapter("list jobs by error", jobs(JobFilter(error="f" * 16)))
-    yield chapter("list the dead", lambda: database.read(lambda c: admin.list_dead(c, JOBS, "settled")))
+    yield chapter("list the dead", lambda: database.read(lambda c: admin.list_dead(c, "settled")))
     yield chapter("list hosts", lambda: database.read(lambda c: admin.list_hosts(c, now)))
     yield chapter("list cycles", lambda: database.read(admin.list_cycles))
     yield chapter(
@@ -274,44 +274,38 @@ def browsing(database: Database) -> Iterator[str]:
     yield chapter("sparklines", lambda: database.read(lambda c: admin.read_sparks(c, now)))
     died = {("mail", "noop", "dead"): Count(1)}
     database.run(lambda c: write_totals(c, milliseconds(now), "", died))
-    yield chapter("what has newly died", lambda: database.read(lambda c: admin.list_newly_dead(c, JOBS, now)))
+    yield chapter("what has newly died", lambda: database.read(lambda c: admin.list_newly_dead(c, now)))
     yield chapter("list runners", lambda: database.read(admin.list_runners))
     yield chapter("find runners", lambda: database.read(lambda c: admin.runners_named(c, ["worker-1", "worker-2"])))
-    yield chapter(
-        "count statuses", lambda: database.read(lambda c: admin.count_statuses(c, JOBS, JobFilter(lane="mail")))
-    )
-    yield chapter(
-        "count a group", lambda: database.read(lambda c: admin.count_statuses(c, JOBS, JobFilter(group_key="g")))
-    )
+    yield chapter("count statuses", lambda: database.read(lambda c: admin.count_statuses(c, JobFilter(lane="mail"))))
+    yield chapter("count a group", lambda: database.read(lambda c: admin.count_statuses(c, JobFilter(group_key="g"))))
     insert_row(database, lane="dying", status="dead", finished_at=now)
-    yield chapter("list deaths", lambda: database.read(lambda c: admin.list_dead(c, JOBS, "dying", now)))
-    yield chapter("relatives", lambda: database.read(lambda c: admin.read_family(c, JOBS, 2, 1, "g")))
-    yield chapter("payloads", lambda: database.read(lambda c: admin.read_payloads(c, JOBS, [1, 2])))
+    yield chapter("list deaths", lambda: database.read(lambda c: admin.list_dead(c, "dying", now)))
+    yield chapter("relatives", lambda: database.read(lambda c: admin.read_family(c, 2, 1, "g")))
+    yield chapter("payloads", lambda: database.read(lambda c: admin.read_payloads(c, [1, 2])))
     yield chapter("search by a field", jobs(JobFilter(lane="mail", status="dead"), field=("to", "ann")))
     ended = JobFilter(lane="operated", type="noop", finished_after=now)
-    yield chapter("estimate", lambda: estimate_matching(database, JOBS, admin.RETRY, ended))
+    yield chapter("estimate", lambda: estimate_matching(database, admin.RETRY, ended))
     yield chapter("list deeds", lambda: database.read(admin.list_audit))
 
 
 def outsiders(database: Database) -> Iterator[str]:
-    books, wish = ExternalTotals(database, JOBS, "http-1"), PullOptions("shop", ["outside"], 2, timedelta(minutes=1))
+    books, wish = ExternalTotals(database, "http-1"), PullOptions("shop", ["outside"], 2, timedelta(minutes=1))
     request = idempotency.idempotent_request("shop", "key", b"{}", database.clock.now())
     now = database.clock.now()
     insert_rows(database, 2, lane="outside")
     found: list[ClaimRef] = []
 
     def pull() -> None:
-        pulled = external.pull(database, JOBS, books, wish)
+        pulled = external.pull(database, books, wish)
         found.extend(pulled.hold(job) for job in pulled.jobs)
 
     def finish() -> None:
-        external.finish(database, JOBS, books, found[0], lambda _job: DONE)
+        external.finish(database, books, found[0], lambda _job: DONE)
 
-    yield chapter(
-        "look for outside work", lambda: database.read(lambda c: external.due(c, JOBS, {"outside": 3}, now))
-    )
+    yield chapter("look for outside work", lambda: database.read(lambda c: external.due(c, {"outside": 3}, now)))
     yield chapter("pull", pull)
-    yield chapter("extend", lambda: external.extend(database, JOBS, found[0], wish.lease))
+    yield chapter("extend", lambda: external.extend(database, found[0], wish.lease))
     yield chapter("finish outside work", finish)
     yield chapter("finish it again", finish)
     for what in ("a request with a key", "the same again"):
@@ -359,7 +353,7 @@ def cleaning(database: Database) -> Iterator[str]:
     old = database.clock.now() - timedelta(days=400)
     for _ in range(2):
         change_job(database, insert_row(database, run_at=old), status="done", finished_at=old)
-    yield chapter("prune", lambda: prune(database, JOBS, Keep(dead=30)))
+    yield chapter("prune", lambda: prune(database, Keep(dead=30)))
 
 
 def chapter(deed: str, act: Callable[[], object]) -> str:

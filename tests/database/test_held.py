@@ -14,7 +14,6 @@ from mayfly.queue.followups import buffer_job
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from runner.job_runtime import JobTransaction, MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, servers_only
@@ -51,7 +50,7 @@ def test_children_are_inserted_with_their_parents_outcomes(database: Database, r
     plain = claim_jobs(database, 1)
     parents = claim_parents(database, 3)
 
-    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in [*plain, *parents]], {})
+    settled = settle(database, make_settler(), [Settlement(job, DONE, 1) for job in [*plain, *parents]], {})
 
     assert (len(settled.settlements), settled.lost) == (4, ())
     assert children(rival) == [f"child of {job.id}" for job in parents]
@@ -62,7 +61,7 @@ def test_children_of_a_job_that_is_not_done_are_dropped(database: Database, outc
     """It will enqueue them when it runs again, or never."""
     (job,) = claim_parents(database, 1)
 
-    settle(database, JOBS, make_settler(), [Settlement(job, outcome, 1)], {})
+    settle(database, make_settler(), [Settlement(job, outcome, 1)], {})
 
     assert children(database) == []
 
@@ -78,7 +77,7 @@ def test_children_with_keys_never_hold_up_their_parents(database: Database) -> N
     ways = {"held": None, "replaced": "replace", "over": None}
     buffer_job(job, [CHILD._replace(unique_key=key, on_conflict=way) for key, way in ways.items()])
 
-    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1)], {})
+    settled = settle(database, make_settler(), [Settlement(job, DONE, 1)], {})
 
     assert (len(settled.settlements), settled.lost) == (1, ())
     found = {row.unique_key: row.type for row in rows_of(database, jobs) if row.unique_key}
@@ -105,9 +104,9 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
 def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database, rival: Database) -> None:
     """Whoever has it now enqueues them; its batch mates' are inserted."""
     lost, mate = claim_parents(database, 2)
-    settle(rival, JOBS, make_settler(), [Settlement(lost, RELEASED)], {})
+    settle(rival, make_settler(), [Settlement(lost, RELEASED)], {})
 
-    settled = settle(database, JOBS, make_settler(), [Settlement(job, DONE, 1) for job in (lost, mate)], {})
+    settled = settle(database, make_settler(), [Settlement(job, DONE, 1) for job in (lost, mate)], {})
 
     assert [job.id for job in settled.lost] == [lost.id]
     assert children(database) == [f"child of {mate.id}"]
@@ -117,7 +116,7 @@ def test_children_of_a_job_that_is_no_longer_ours_are_dropped(database: Database
 def test_an_outcome_at_once_takes_its_children_along(database: Database, rival: Database, at_once: bool) -> None:
     """ack="each": the short way for what is plainly done is not theirs."""
     (job,) = claim_parents(database, 1)
-    outbox = SettleBuffer(database, JOBS, make_settler(), silent_log())
+    outbox = SettleBuffer(database, make_settler(), silent_log())
 
     outbox.add(Settlement(job, DONE, 1), at_once)
     outbox.flush()
@@ -132,7 +131,7 @@ def test_children_from_before_a_transaction_commit_with_it(database: Database, r
     with transaction.open(job):
         pass
 
-    SettleBuffer(database, JOBS, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
+    SettleBuffer(database, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
 
     assert children(rival) == [f"child of {job.id}"]
 
@@ -150,7 +149,7 @@ def test_children_are_inserted_once_though_a_commits_answer_was_lost(
         proxy.lose_next_commit()
 
         settlements = [Settlement(job, DONE, 1) for job in parents]
-        settled = settle(remote, JOBS, make_settler(), settlements, {}, with_totals)
+        settled = settle(remote, make_settler(), settlements, {}, with_totals)
         remote.close()
 
     assert (proxy.lost, settled.lost, len(settled.settlements)) == (1, (), 3)

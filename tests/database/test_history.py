@@ -10,7 +10,6 @@ from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.queue.prune import EIGHT_HOURS, MINUTE, QUARTER, TWO_HOURS, Keep, prune
-from mayfly.schema.tables import JOBS
 from mayfly.stats.histograms import Count, Tally
 from mayfly.stats.history import SETTLED, count_cycles
 from mayfly.stats.totals import add_up_totals, write_totals
@@ -109,7 +108,7 @@ def test_short_spans_are_pruned_when_no_chart_shows_them(database: Database) -> 
         write(database, at, {DONE: Count(1)}, "worker-1")
         add_up(database, at)
 
-    prune(database, JOBS, Keep())
+    prune(database, Keep())
 
     assert spans(database) == {(MINUTE, 1), (QUARTER, 1), (TWO_HOURS, 2), (EIGHT_HOURS, 2)}
 

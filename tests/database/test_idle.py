@@ -30,7 +30,6 @@ from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.next_due import file_signatures, may_be_due, write_next_due
 from mayfly.schema import tables as schema_tables
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load
 from mayfly.settings.quick import quick_settings
 from tests import tables
@@ -161,7 +160,7 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
     place = this_host(settings.host_name)
     world = CycleContext(settings, database, silent_log(), home, place, this_process(), monotonic())
     counted, plan = read_plan(world)
-    lanes = database.read(lambda connection: find_lanes(connection, JOBS))
+    lanes = database.read(lambda connection: find_lanes(connection))
     if counted.pending or plan.runners:
         yield "work"
     if due_schedules(world).due:
@@ -170,11 +169,11 @@ def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Itera
         yield "lanes that were passed over"
     if dead_runners(database, place):
         yield "dead runners"
-    if database.read(lambda connection: expired_jobs(connection, JOBS, lanes, NOON)):
+    if database.read(lambda connection: expired_jobs(connection, lanes, NOON)):
         yield "lost jobs"
-    if database.read(lambda connection: finished_batches(connection, JOBS)):
+    if database.read(lambda connection: finished_batches(connection)):
         yield "batches that are over"
-    if prune(database, JOBS, keep_from(settings)):
+    if prune(database, keep_from(settings)):
         yield "old rows"
     database.close()
 

@@ -7,7 +7,6 @@ from mayfly.admin import CyclesByMinute, CycleView, Gap, Regularity, list_minute
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
-from mayfly.schema.tables import JOBS
 from mayfly.stats.histograms import Count
 from mayfly.stats.totals import write_totals
 from tests import tables
@@ -72,7 +71,7 @@ def test_what_has_newly_died_is_counted_by_lane_and_type(database: Database) -> 
         attempt(database, job_id, f"ValueError: no {age}\n  in the third line", NOW - age * MINUTE)
     attempt(database, insert_row(database, lane="mail", type="send"), "will be tried again", NOW - MINUTE)
 
-    images, mail = database.read(lambda connection: list_newly_dead(connection, JOBS, NOW))
+    images, mail = database.read(lambda connection: list_newly_dead(connection, NOW))
 
     assert (images.lane, images.type, images.jobs, images.error) == ("images", "resize", 7, None)
     assert (mail.lane, mail.type, mail.jobs, mail.error) == ("mail", "send", 2, "ValueError: no 8")
@@ -81,7 +80,7 @@ def test_what_has_newly_died_is_counted_by_lane_and_type(database: Database) -> 
 
 def test_nothing_has_died(database: Database) -> None:
     """As it should be."""
-    assert database.read(lambda connection: list_newly_dead(connection, JOBS, NOW)) == []
+    assert database.read(lambda connection: list_newly_dead(connection, NOW)) == []
 
 
 def cycle(database: Database, minutes_ago: int, host: str, took: int = 900, late: timedelta = timedelta(0)) -> None:

@@ -14,7 +14,6 @@ from mayfly.limits.client import SlotLedger
 from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
 from mayfly.queue.prune import Keep, prune
-from mayfly.schema.tables import JOBS
 from mayfly.testing import FreshDatabase, drain, run_inline, using_database
 from runner.invoke import PayloadError
 from tests.database.factories import rows_of, run_sql
@@ -218,7 +217,7 @@ def test_keys_that_nobody_has_used_for_long_are_pruned(database: Database, rival
     hold(rival, SMTP, 2)
     hold(rival, LimitKey("sender:7", Limit("sender:{account}", 5, "month")), 3)
     with freeze_time(database.clock.now() + timedelta(days=9)):
-        pruned = prune(database, JOBS, Keep())
+        pruned = prune(database, Keep())
 
     assert (pruned, [row.limit_key for row in rows_of(database, limits)]) == (1, ["sender:7"])
     assert SlotLedger(LimitHolder("new", database.clock.now())).take(database, [(SMTP,)]) != [None]

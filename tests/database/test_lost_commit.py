@@ -11,7 +11,6 @@ from mayfly.errors import CommitUnknown
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement
 from mayfly.queue.rescue import held_jobs
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
 from tests.database.proxy import Proxy, proxied
@@ -98,8 +97,8 @@ def test_what_was_settled_is_not_taken_for_lost(remote: Database, proxy: Proxy, 
     settlements = [Settlement(job, outcome, 1) for job, outcome in zip(batch, outcomes, strict=True)]
     proxy.lose_next_commit()
 
-    settled = settle(remote, JOBS, make_settler(), settlements, {})
-    more = settle(remote, JOBS, make_settler(), [Settlement(claim_jobs(remote, 1)[0], DONE, 1)], settled.tally)
+    settled = settle(remote, make_settler(), settlements, {})
+    more = settle(remote, make_settler(), [Settlement(claim_jobs(remote, 1)[0], DONE, 1)], settled.tally)
 
     assert (settled.lost, more.lost) == ((), ())
     assert {row.outcome: row.jobs for row in rows_of(database, tables.totals)} == {"done": 3, "failed": 1}
@@ -112,7 +111,7 @@ def test_one_job_that_was_settled_is_not_taken_for_lost(remote: Database, proxy:
     settlements = [Settlement(job, DONE, 1) for job in claim_jobs(remote, 1)]
     proxy.lose_next_commit()
 
-    settled = settle(remote, JOBS, make_settler(), settlements, {})
+    settled = settle(remote, make_settler(), settlements, {})
 
     assert settled.lost == ()
     assert [row.jobs for row in rows_of(database, tables.totals)] == [1]
@@ -126,7 +125,7 @@ def test_one_that_was_committed_alone_is_not_taken_for_lost(
     settlements = [Settlement(job, DONE, 1) for job in claim_jobs(remote, 1)]
     proxy.lose_next(b"UPDATE")
 
-    settled = settle(remote, JOBS, make_settler(), settlements, {}, with_totals=False)
+    settled = settle(remote, make_settler(), settlements, {}, with_totals=False)
 
     assert (proxy.lost, settled.lost) == (1, ())
     assert settled.settlements == tuple(settlements)
@@ -139,7 +138,7 @@ def test_what_was_claimed_is_held_and_not_lost(remote: Database, proxy: Proxy, d
 
     batch = claim_jobs(remote, 2)
 
-    held = database.run(lambda connection: held_jobs(connection, JOBS, "default", "worker-1"))
+    held = database.run(lambda connection: held_jobs(connection, "default", "worker-1"))
     assert len(batch) == 2
     assert {job.id for job in batch} <= {job.id for job in held}
     assert {job.claims for job in held} == {1}

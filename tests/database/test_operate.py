@@ -16,7 +16,6 @@ from mayfly.fleet.cycles import known_lanes
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.pauses import load_pauses
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import (
     claim_ids,
@@ -56,7 +55,7 @@ def test_a_dead_job_gets_all_its_tries_again(database: Database) -> None:
     """The same row, due at once; its fencing token goes on, what it had reached stays."""
     job_id = insert_dead(database, crashes=3, suspect=1, checkpoint='{"at": 7}', worker_id="w")
 
-    done = admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
+    done = admin.retry(database, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert done == BulkResult(changed=1)
@@ -71,7 +70,7 @@ def test_a_cancelled_job_can_be_tried_again(database: Database) -> None:
     before = database.clock.now() - HOUR
     job_id = insert_row(database, status="cancelled", cancel_reason="a mistake", expires_at=before)
 
-    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
+    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.cancel_reason, row.expires_at) == ("pending", None, None)
@@ -81,7 +80,7 @@ def test_a_job_that_waits_for_its_next_try_has_it_now(database: Database) -> Non
     """And keeps the attempts that it has spent."""
     job_id = insert_row(database, run_at=database.clock.now() + HOUR, attempts=2, waiting_for="a limit")
 
-    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
+    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.waiting_for) == ("pending", 2, None)
@@ -93,7 +92,7 @@ def test_what_runs_or_is_done_is_not_tried_again(database: Database, status: str
     """Nor is one that is due already."""
     ids = (insert_row(database, status=status), insert_row(database))
 
-    assert admin.retry(database, JOBS, JobFilter(ids=ids), ANN) == BulkResult()
+    assert admin.retry(database, JobFilter(ids=ids), ANN) == BulkResult()
     assert statuses(database, *ids) == [status, "pending"]
 
 
@@ -102,8 +101,8 @@ def test_a_filter_means_dead_jobs(database: Database) -> None:
     dead = [insert_dead(database, type="mail", lane=lane) for lane in ("a", "b")]
     cancelled = insert_row(database, type="mail", status="cancelled")
 
-    first = admin.retry(database, JOBS, JobFilter(type="mail"), ANN)
-    second = admin.retry(database, JOBS, JobFilter(type="mail", status="cancelled"), ANN)
+    first = admin.retry(database, JobFilter(type="mail"), ANN)
+    second = admin.retry(database, JobFilter(type="mail", status="cancelled"), ANN)
 
     assert (first.changed, second.changed) == (2, 1)
     assert statuses(database, *dead, cancelled) == ["pending"] * 3
@@ -119,8 +118,8 @@ def test_jobs_are_found_by_their_last_error(database: Database) -> None:
         fingerprint="bbbb", finished_at=now,
     )  # fmt: skip
 
-    counted = admin.count_matching(database, JOBS, admin.RETRY, JobFilter(error="aaaa"))
-    done = admin.retry(database, JOBS, JobFilter(error="aaaa"), ANN)
+    counted = admin.count_matching(database, admin.RETRY, JobFilter(error="aaaa"))
+    done = admin.retry(database, JobFilter(error="aaaa"), ANN)
 
     assert (counted, done.changed) == (2, 2)
     assert statuses(database, *ours, other) == ["pending", "pending", "dead"]
@@ -133,7 +132,7 @@ def test_a_job_whose_key_is_held_stays_dead(database: Database) -> None:
     two = [insert_dead(database, unique_key="welcome:2") for _ in range(2)]
     free = insert_dead(database)
 
-    done = admin.retry(database, JOBS, JobFilter(ids=(held, *two, free)), ANN)
+    done = admin.retry(database, JobFilter(ids=(held, *two, free)), ANN)
 
     assert done == BulkResult(changed=2, held=2)
     assert statuses(database, held, *two, free) == ["dead", "pending", "dead", "pending"]
@@ -150,7 +149,7 @@ def test_jobs_whose_keys_are_held_do_not_hold_up_the_rest(
         insert_dead(database, unique_key=f"k{number}", run_at=at)
     free = [insert_dead(database, run_at=at) for _ in range(3)]
 
-    done = admin.retry(database, JOBS, JobFilter(type="noop"), ANN)
+    done = admin.retry(database, JobFilter(type="noop"), ANN)
 
     assert done == BulkResult(changed=3, held=5)
     assert statuses(database, *free) == ["pending"] * 3
@@ -163,8 +162,8 @@ def test_two_who_retry_at_once_share_the_jobs(database: Database, rival: Databas
         insert_dead(database)
 
     works: list[Callable[[], BulkResult]] = [
-        lambda: admin.retry(database, JOBS, JobFilter(type="noop"), ANN),
-        lambda: admin.retry(rival, JOBS, JobFilter(type="noop"), ANN),
+        lambda: admin.retry(database, JobFilter(type="noop"), ANN),
+        lambda: admin.retry(rival, JobFilter(type="noop"), ANN),
     ]
     done = in_threads(works)
 
@@ -179,7 +178,7 @@ def test_a_discarded_job_leaves_the_list_with_who_and_why(database: Database) ->
     """Cancelled, since now: it is kept as long as others that are. The error it died of stays."""
     job_id = insert_dead(database, finished_at=database.clock.now() - 900 * HOUR)
 
-    done = admin.discard(database, JOBS, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
+    done = admin.discard(database, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
 
     row = get_row(database, job_id)
     assert done == BulkResult(changed=1)
@@ -192,9 +191,9 @@ def test_only_dead_jobs_are_discarded(database: Database) -> None:
     """Whatever else has the id."""
     ids = tuple(insert_row(database, status=each) for each in ("pending", "processing", "done", "cancelled"))
 
-    assert admin.discard(database, JOBS, JobFilter(ids=ids), ANN) == BulkResult()
+    assert admin.discard(database, JobFilter(ids=ids), ANN) == BulkResult()
     with pytest.raises(BadField, match="status='done': must be one of dead"):
-        admin.discard(database, JOBS, JobFilter(lane="a", status="done"), ANN)
+        admin.discard(database, JobFilter(lane="a", status="done"), ANN)
 
 
 # --- delay ------------------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
     until = database.clock.now() + HOUR
     soon, later = insert_row(database), insert_row(database, run_at=until + HOUR)
 
-    done = admin.delay(database, JOBS, JobFilter(ids=(soon, later)), until, ANN, "the vendor is down")
+    done = admin.delay(database, JobFilter(ids=(soon, later)), until, ANN, "the vendor is down")
 
     row = get_row(database, soon)
     assert done == BulkResult(changed=1)
@@ -220,14 +219,14 @@ def test_a_lane_is_delayed_in_slices(database: Database, monkeypatch: pytest.Mon
     insert_rows(database, 8, lane="mail")
     told: list[int] = []
 
-    done = admin.delay(database, JOBS, JobFilter(lane="mail"), database.clock.now() + HOUR, ANN, tell=told.append)
+    done = admin.delay(database, JobFilter(lane="mail"), database.clock.now() + HOUR, ANN, tell=told.append)
 
     assert (done.changed, told) == (8, [3, 3, 2])
 
 
 def test_nothing_is_delayed_into_the_past(database: Database) -> None:
     with pytest.raises(BadField, match="must be a time that is still to come"):
-        admin.delay(database, JOBS, JobFilter(lane="a"), database.clock.now() - HOUR, ANN)
+        admin.delay(database, JobFilter(lane="a"), database.clock.now() - HOUR, ANN)
 
 
 # --- lanes ------------------------------------------------------------------------------------------------
@@ -259,9 +258,9 @@ def test_a_lane_is_set_within_bounds(database: Database, number: Any) -> None:
 
 def test_pauses_are_deeds(database: Database) -> None:
     """Each of them, and each end; to resume what runs is none."""
-    admin.pause(database, JOBS, "type", "noop", ANN, reason="the vendor is down")
+    admin.pause(database, "type", "noop", ANN, reason="the vendor is down")
     held = database.read(lambda connection: load_pauses(connection, database.clock.now()))
-    resumed = [admin.resume(database, JOBS, "type", "noop", ANN) for _ in range(2)]
+    resumed = [admin.resume(database, "type", "noop", ANN) for _ in range(2)]
 
     assert (held.types["noop"].paused_by, held.types["noop"].reason) == ("ann", "the vendor is down")
     assert [each.was_paused for each in resumed] == [True, False]
@@ -272,7 +271,7 @@ def test_pauses_are_deeds(database: Database) -> None:
 @pytest.mark.parametrize(("kind", "name"), [("host", "a"), ("lane", ""), ("lane", "x" * 65), ("type", "\x00")])
 def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) -> None:
     with pytest.raises(BadField, match="must be"):
-        admin.pause(database, JOBS, kind, name, ANN)
+        admin.pause(database, kind, name, ANN)
 
 
 # --- the audit --------------------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ def test_one_deed_is_one_row(database: Database, monkeypatch: pytest.MonkeyPatch
     insert_rows(database, 7, lane="mail")
     before = database.clock.now()
 
-    admin.cancel(database, JOBS, JobFilter(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
+    admin.cancel(database, JobFilter(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
 
     [row] = rows_of(database, tables.audit)
     assert (row.done_by, row.via, row.verb, row.subject) == ("nightly", "http", "cancel", "lane=mail type=noop")
@@ -296,8 +295,8 @@ def test_what_changed_nothing_is_no_deed(database: Database) -> None:
     """Nor is what Mayfly does by itself."""
     insert_row(database, lane="mail")
 
-    admin.retry(database, JOBS, JobFilter(lane="mail"), ANN)
-    admin.cancel(database, JOBS, JobFilter(lane="mail"))
+    admin.retry(database, JobFilter(lane="mail"), ANN)
+    admin.cancel(database, JobFilter(lane="mail"))
 
     assert rows_of(database, tables.audit) == []
 
@@ -313,7 +312,7 @@ def test_a_deed_that_is_stopped_half_way_says_how_far_it_came(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        admin.cancel(database, JOBS, JobFilter(lane="mail"), ANN, tell=stop)
+        admin.cancel(database, JobFilter(lane="mail"), ANN, tell=stop)
 
     assert [row.jobs for row in rows_of(database, tables.audit)] == [3]
     assert sorted(row.status for row in rows_of(database, tables.jobs)).count("cancelled") == 3
@@ -323,7 +322,7 @@ def test_many_ids_are_told_shortly(database: Database) -> None:
     """A deed's row says which, as far as people read it."""
     ids = insert_rows(database, 30)
 
-    admin.cancel(database, JOBS, JobFilter(ids=tuple(ids)), ANN)
+    admin.cancel(database, JobFilter(ids=tuple(ids)), ANN)
 
     [row] = rows_of(database, tables.audit)
     assert row.subject == f"ids={','.join(map(str, ids[:20]))},… (30)"
@@ -333,7 +332,7 @@ def test_many_ids_are_told_shortly(database: Database) -> None:
 def test_everything_is_never_meant(database: Database, verb: Any) -> None:
     """By no verb."""
     with pytest.raises(NoJobsSelected):
-        verb(database, JOBS, JobFilter(), ANN)
+        verb(database, JobFilter(), ANN)
 
 
 # --- chains -----------------------------------------------------------------------------------------------
@@ -342,11 +341,11 @@ def test_everything_is_never_meant(database: Database, verb: Any) -> None:
 def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
     """Claimed, failed and dead once more: its attempts count from one again, and its old ones are kept."""
     job_id = insert_dead(database, max_attempts=1)
-    admin.retry(database, JOBS, JobFilter(ids=(job_id,)), ANN)
+    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
     [job] = claim_jobs(database)
     dead = Outcome(OutcomeKind.DEAD, error="again", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
-    settle(database, JOBS, make_settler(), [Settlement(job, dead, 1)], {})
+    settle(database, make_settler(), [Settlement(job, dead, 1)], {})
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.claims, row.last_error) == ("dead", 1, 6, "again")
@@ -370,7 +369,7 @@ def test_a_key_that_is_taken_between_look_and_change_is_seen(
 
     monkeypatch.setattr(actions, "_with_free_keys", look_and_be_late)
 
-    done = admin.retry(database, JOBS, JobFilter(ids=(held, free)), ANN)
+    done = admin.retry(database, JobFilter(ids=(held, free)), ANN)
 
     assert (done, thieves) == (BulkResult(changed=1, held=1), [])
     assert statuses(database, held, free) == ["dead", "pending"]

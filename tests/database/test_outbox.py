@@ -9,7 +9,6 @@ from mayfly.log import Log, silent_log
 from mayfly.log_messages import Level
 from mayfly.queue.outcome import DONE, RELEASED, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from mayfly.stats.totals import LOST_TOTALS
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
@@ -30,7 +29,7 @@ class Lines:
 
 
 def make_outbox(database: Database) -> SettleBuffer:
-    return SettleBuffer(database, JOBS, make_settler(), silent_log())
+    return SettleBuffer(database, make_settler(), silent_log())
 
 
 def test_fast_outcomes_wait_until_they_are_flushed(database: Database, rival: Database) -> None:
@@ -65,9 +64,9 @@ def test_an_outcome_at_once_of_a_lost_job_changes_nothing(database: Database, ri
     """The short way for what is plainly done is fenced as the long one: who lost his lease learns it."""
     insert_rows(database, 1)
     (job,) = claim_jobs(database, 1)
-    settle(rival, JOBS, make_settler(), [Settlement(job, RELEASED)], {})
+    settle(rival, make_settler(), [Settlement(job, RELEASED)], {})
     sink = Lines()
-    outbox = SettleBuffer(database, JOBS, make_settler(), Log(sink, "WORKER"))
+    outbox = SettleBuffer(database, make_settler(), Log(sink, "WORKER"))
 
     outbox.add(Settlement(job, DONE, 0), at_once=True)
     outbox.flush()
@@ -111,7 +110,7 @@ def test_nothing_is_settled_beside_for_a_job_that_is_no_longer_ours(database: Da
     """What its handler wrote in the transaction is undone."""
     insert_rows(database, 2)
     ours, other = claim_jobs(database, 2)
-    settle(database, JOBS, make_settler(), [Settlement(ours, RELEASED)], {})
+    settle(database, make_settler(), [Settlement(ours, RELEASED)], {})
     transaction = JobTransaction(rival)
     with transaction.open(ours) as connection:
         connection.execute(update(jobs_table).where(jobs_table.c.id == other.id).values(group_key="written"))

@@ -13,7 +13,6 @@ from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.queue import external
 from mayfly.queue.external import ClaimRef, ExternalTotals, Pulled, PullOptions
 from mayfly.queue.outcome import DONE, Outcome
-from mayfly.schema.tables import JOBS
 from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals
 from tests.database.factories import change_job, rows_of, servers_only
 from tests.database.proxy import proxied
@@ -25,11 +24,11 @@ LEASE = timedelta(minutes=1)
 
 @pytest.fixture
 def books(database: Database) -> ExternalTotals:
-    return ExternalTotals(database, JOBS, "http-test")
+    return ExternalTotals(database, "http-test")
 
 
 def pull(database: Database, books: ExternalTotals, most: int = 1, *lanes: str) -> Pulled:
-    return external.pull(database, JOBS, books, PullOptions("shop", lanes or ("outside",), most, LEASE))
+    return external.pull(database, books, PullOptions("shop", lanes or ("outside",), most, LEASE))
 
 
 def done(_job: object) -> Outcome:
@@ -37,7 +36,7 @@ def done(_job: object) -> Outcome:
 
 
 def finish(database: Database, books: ExternalTotals, hold: ClaimRef) -> external.Finished:
-    return external.finish(database, JOBS, books, hold, done)
+    return external.finish(database, books, hold, done)
 
 
 def close_a_cycle(database: Database, cycle_id: int) -> None:
@@ -87,7 +86,7 @@ def test_of_two_who_say_done_at_once_it_is_counted_once(database: Database, book
     pulled = pull(database, books)
     hold = pulled.hold(pulled.jobs[0])
     wide = Database(database.url, connections=8)
-    crowded = ExternalTotals(wide, JOBS, "http-crowd")
+    crowded = ExternalTotals(wide, "http-crowd")
     found: list[bool] = []
     threads = [Thread(target=lambda: found.append(finish(wide, crowded, hold).is_repeated)) for _ in range(8)]
     for each in threads:
@@ -162,11 +161,11 @@ def test_a_lease_that_ran_out_is_not_extended(database: Database, books: Externa
     job_id = insert_row(database, lane="outside")
     pulled = pull(database, books)
     hold = pulled.hold(pulled.jobs[0])
-    external.extend(database, JOBS, hold, LEASE)
+    external.extend(database, hold, LEASE)
     change_job(database, job_id, lease_until=database.clock.now() - timedelta(seconds=1))
 
     with pytest.raises(StaleClaim):
-        external.extend(database, JOBS, hold, LEASE)
+        external.extend(database, hold, LEASE)
 
 
 def test_who_hung_up_leaves_no_trace(database: Database, books: ExternalTotals) -> None:
@@ -188,7 +187,7 @@ def test_a_pull_whose_commit_was_not_answered_hands_out_what_it_took(migrated_ur
         remote.connect()
         proxy.lose_next_commit()
 
-        pulled = pull(remote, ExternalTotals(remote, JOBS, "http-test"), 2)
+        pulled = pull(remote, ExternalTotals(remote, "http-test"), 2)
         remote.close()
 
     assert proxy.lost == 1
@@ -202,7 +201,7 @@ def test_a_done_whose_commit_was_not_answered_is_counted_once(migrated_url: str,
     insert_row(database, lane="outside")
     with proxied(migrated_url) as (proxy, url):
         remote = Database(url)
-        books = ExternalTotals(remote, JOBS, "http-test")
+        books = ExternalTotals(remote, "http-test")
         pulled = pull(remote, books)
         proxy.lose_next_commit()
 

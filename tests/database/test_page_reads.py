@@ -11,7 +11,7 @@ from mayfly.admin.bulk import estimate_matching as found_by
 from mayfly.admin.filters import JobFilter
 from mayfly.db.database import Database
 from mayfly.errors import BadField
-from mayfly.schema.tables import JOBS, STATUSES
+from mayfly.schema.tables import STATUSES
 from tests.database.factories import change_job, insert_runner
 from tests.database.test_browse import ANN, HOUR, insert_attempt, listed, page_of
 from tests.factories import insert_row, insert_rows
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 
 def counted(database: Database, which: JobFilter) -> dict[str, str]:
-    found = database.read(lambda connection: admin.count_statuses(connection, JOBS, which))
+    found = database.read(lambda connection: admin.count_statuses(connection, which))
     return {status: str(number) for status, number in found.items() if number.number}
 
 
@@ -92,7 +92,7 @@ def test_payloads_are_read_by_id(database: Database) -> None:
     """As texts of JSON, whatever the database keeps; none for one that is gone."""
     job_id = insert_row(database, payload='{"a": [1, "é"]}')
 
-    found = database.read(lambda connection: admin.read_payloads(connection, JOBS, [job_id, job_id + 1]))
+    found = database.read(lambda connection: admin.read_payloads(connection, [job_id, job_id + 1]))
 
     assert {each: json.loads(text) for each, text in found.items()} == {job_id: {"a": [1, "é"]}}
 
@@ -111,7 +111,7 @@ def test_deaths_are_grouped_with_how_many_were_lately(database: Database) -> Non
             newest[error] = job_id
     insert_row(database, type="mail", status="dead")  # whose attempts are pruned, and nobody knows when it died
 
-    found = database.read(lambda connection: admin.list_dead(connection, JOBS, None, now, admin.newest))
+    found = database.read(lambda connection: admin.list_dead(connection, None, now, admin.newest))
 
     assert [(each.error, each.jobs, tuple(each.lately.values()), each.message) for each in found.groups] == [
         ("x", 3, (1, 2, 3), "no x"),
@@ -132,8 +132,8 @@ def test_what_died_lately_can_be_listed_and_retried(database: Database) -> None:
     which = JobFilter(status="dead", error="x", finished_after=now - HOUR)
 
     assert listed(database, which) == [new]
-    assert found_by(database, JOBS, RETRY, which) == CappedCount(1)
-    assert admin.retry(database, JOBS, which, ANN).changed == 1
+    assert found_by(database, RETRY, which) == CappedCount(1)
+    assert admin.retry(database, which, ANN).changed == 1
     assert listed(database, JobFilter(status="dead")) == [old]
 
 
@@ -142,8 +142,8 @@ def test_relatives_are_those_next_to_a_job_in_its_group(database: Database) -> N
     ids = [insert_row(database, group_key="chain:1", type=f"step{number}") for number in range(9)]
     insert_row(database, group_key="chain:2")
 
-    family = database.read(lambda connection: admin.read_family(connection, JOBS, ids[6], None, "chain:1"))
-    alone = database.read(lambda connection: admin.read_family(connection, JOBS, ids[6], None, None))
+    family = database.read(lambda connection: admin.read_family(connection, ids[6], None, "chain:1"))
+    alone = database.read(lambda connection: admin.read_family(connection, ids[6], None, None))
 
     assert [each.id for each in family.before] == ids[1:6]
     assert [(each.id, each.status) for each in family.after] == [(ids[7], "pending"), (ids[8], "pending")]
@@ -160,7 +160,7 @@ def test_a_job_is_shown_with_whom_it_comes_from_and_whom_it_enqueued(
     children = [insert_row(database, parent_id=job) for _ in range(3)]
 
     def family(job_id: int, parent_id: int | None) -> admin.Family:
-        return database.read(lambda connection: admin.read_family(connection, JOBS, job_id, parent_id, None))
+        return database.read(lambda connection: admin.read_family(connection, job_id, parent_id, None))
 
     found = family(job, parent)
 
@@ -193,8 +193,8 @@ def test_an_estimate_is_exact_where_that_is_cheap(database: Database) -> None:
         JobFilter(group_key="g"),
         JobFilter(lane="mail", type="noop"),
     ):
-        assert found_by(database, JOBS, CANCEL, which) == CappedCount(3)
-    assert found_by(database, JOBS, CANCEL, JobFilter(type="other")) == CappedCount(2)
+        assert found_by(database, CANCEL, which) == CappedCount(3)
+    assert found_by(database, CANCEL, JobFilter(type="other")) == CappedCount(2)
 
 
 def test_an_estimate_looks_no_further_than_is_worth_waiting_for(
@@ -205,5 +205,5 @@ def test_an_estimate_looks_no_further_than_is_worth_waiting_for(
     insert_rows(database, 1)
     monkeypatch.setattr(bulk, "MAX_ROWS_ESTIMATED", 10)
 
-    assert found_by(database, JOBS, CANCEL, JobFilter(type="noop")) == CappedCount(1, is_more=True)
-    assert found_by(database, JOBS, CANCEL, JobFilter(lane="default")) == CappedCount(31)
+    assert found_by(database, CANCEL, JobFilter(type="noop")) == CappedCount(1, is_more=True)
+    assert found_by(database, CANCEL, JobFilter(lane="default")) == CappedCount(31)

@@ -9,7 +9,6 @@ from mayfly.db.database import Database
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.pauses import LANE, TYPE, Pause, load_pauses, pause, resume, resume_jobs
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from runner.claims import PauseCache
 from tests.database.factories import change_job, claim_jobs, make_claims, make_settler
 from tests.factories import get_row, insert_row, insert_rows
@@ -88,13 +87,13 @@ def test_a_put_off_job_says_why_until_it_is_put_off_otherwise(database: Database
     job_id = insert_row(database)
     later = database.clock.now() + HOUR
     waiting = Outcome(OutcomeKind.SNOOZED, run_at=later, keeps_attempt=True, waiting_for="type noop is paused")
-    settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], waiting)], {})
+    settle(database, make_settler(), [Settlement(claim_jobs(database)[0], waiting)], {})
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 0, later, "type noop is paused")
     change_job(database, job_id, run_at=database.clock.now())
 
     failed = Outcome(OutcomeKind.FAILED, run_at=later, error="no", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
-    settle(database, JOBS, make_settler(), [Settlement(claim_jobs(database)[0], failed, 1)], {})
+    settle(database, make_settler(), [Settlement(claim_jobs(database)[0], failed, 1)], {})
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.run_at, row.waiting_for) == ("pending", 1, later, None)
@@ -111,7 +110,7 @@ def test_resuming_a_type_brings_its_jobs_back(database: Database) -> None:
         insert_row(database, run_at=later, waiting_for="limit noop opens at 14:05"),
     ]
 
-    moved = resume_jobs(database, JOBS, "noop")
+    moved = resume_jobs(database, "noop")
 
     now = database.clock.now()
     assert moved == len(back)
@@ -128,7 +127,7 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
         insert_rows(database, 2, run_at=run_at, waiting_for=text)
         insert_rows(database, 2, run_at=run_at, type="sleep", waiting_for=text)
 
-    assert (resume_jobs(database, JOBS, "noop"), resume_jobs(database, JOBS, "noop")) == (10, 0)
+    assert (resume_jobs(database, "noop"), resume_jobs(database, "noop")) == (10, 0)
 
 
 # --- runners ----------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from sqlalchemy import insert
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SLICE, Keep, Search, delete, prune, searches
-from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, rows_of
 from tests.factories import insert_rows
@@ -34,7 +33,7 @@ def test_a_job_goes_when_it_ended_long_enough_ago(database: Database, status: st
     """Done and cancelled after a week; dead ones stay, and what has not ended is no matter of age."""
     insert_old_jobs(database, 1, status=status, days=days)
 
-    pruned = prune(database, JOBS, Keep())
+    pruned = prune(database, Keep())
 
     assert (pruned, len(rows_of(database, tables.jobs))) == ((1, 0) if goes else (0, 1))
 
@@ -44,7 +43,7 @@ def test_dead_jobs_go_where_somebody_says_when(database: Database) -> None:
     insert_old_jobs(database, 1, status="dead", days=31)
     insert_old_jobs(database, 1, status="dead", days=29)
 
-    assert prune(database, JOBS, Keep(dead=30)) == 1
+    assert prune(database, Keep(dead=30)) == 1
 
 
 def test_every_lane_and_priority_is_pruned(database: Database) -> None:
@@ -53,7 +52,7 @@ def test_every_lane_and_priority_is_pruned(database: Database) -> None:
         for priority in (0, 1, 2):
             insert_old_jobs(database, 2, status="done", days=8, lane=lane, priority=priority)
 
-    assert prune(database, JOBS, Keep()) == 12
+    assert prune(database, Keep()) == 12
 
 
 def test_a_job_that_was_due_long_ago_and_has_just_ended_stays(database: Database) -> None:
@@ -61,14 +60,14 @@ def test_a_job_that_was_due_long_ago_and_has_just_ended_stays(database: Database
     now = database.clock.now()
     insert_rows(database, 1, status="done", run_at=now - 30 * DAY, finished_at=now)
 
-    assert prune(database, JOBS, Keep()) == 0
+    assert prune(database, Keep()) == 0
 
 
 def test_slices_are_bounded(database: Database) -> None:
     """What is more than a cycle may delete goes in the cycles to come."""
     insert_old_jobs(database, 2 * SLICE + 10, status="done", days=8)
 
-    pruned = [prune(database, JOBS, Keep(), slices=2), prune(database, JOBS, Keep(), slices=2)]
+    pruned = [prune(database, Keep(), slices=2), prune(database, Keep(), slices=2)]
 
     assert pruned == [2 * SLICE, 10]
 
@@ -77,7 +76,7 @@ def test_a_job_that_got_another_try_since_the_look_stays(database: Database) -> 
     """Between looking and deleting an operator may have brought it back."""
     [job] = insert_old_jobs(database, 1, status="dead", days=31)
     now = database.clock.now()
-    found = [each for each in searches(JOBS, ["default"], Keep(dead=30), now) if keys_of(database, each) == [job]]
+    found = [each for each in searches(["default"], Keep(dead=30), now) if keys_of(database, each) == [job]]
     change_job(database, job, status="pending", finished_at=None)
 
     gone = database.run(lambda connection: delete(connection, found[0], [job]))
@@ -93,7 +92,7 @@ def test_runners_go_when_they_ended_long_enough_ago(database: Database) -> None:
         statement = tables.runners.update().where(tables.runners.c.worker_id == f"worker-{number}")
         run(database, lambda c, s=statement, at=finished_at: c.execute(s.values(finished_at=at)))  # type: ignore[misc]
 
-    assert prune(database, JOBS, Keep()) == 1
+    assert prune(database, Keep()) == 1
     assert [row.worker_id for row in rows_of(database, tables.runners)] == ["worker-0", "worker-1"]
 
 
@@ -103,7 +102,7 @@ def test_cycles_go_with_their_attempts_and_totals(database: Database) -> None:
     for age in (89 * DAY, 93 * DAY):
         insert_cycle(database, now - age)
 
-    pruned = prune(database, JOBS, Keep())
+    pruned = prune(database, Keep())
 
     left = [len(rows_of(database, table)) for table in (tables.cycles, tables.attempts, tables.totals)]
     assert (pruned, left) == (4, [1, 1, 2])
@@ -114,7 +113,7 @@ def test_what_operators_did_goes_after_a_year(database: Database) -> None:
     for days in (360, 370):
         insert_audit(database, database.clock.now() - days * DAY)
 
-    assert [prune(database, JOBS, keep) for keep in (Keep(audit=None), Keep(), Keep(audit=30))] == [0, 1, 1]
+    assert [prune(database, keep) for keep in (Keep(audit=None), Keep(), Keep(audit=30))] == [0, 1, 1]
 
 
 def test_a_remembered_request_goes_after_a_day(database: Database) -> None:
@@ -125,7 +124,7 @@ def test_a_remembered_request_goes_after_a_day(database: Database) -> None:
             database, tables.requests, token_name=token, idempotency_key="k", body_hash="h", created_at=now - age
         )
 
-    assert prune(database, JOBS, Keep()) == 1
+    assert prune(database, Keep()) == 1
     assert [row.token_name for row in rows_of(database, tables.requests)] == ["b"]
 
 
@@ -134,11 +133,11 @@ def test_what_is_kept_for_ever_stays(database: Database) -> None:
     insert_old_jobs(database, 1, status="done", days=4000)
     insert_cycle(database, database.clock.now() - 4000 * DAY)
 
-    assert prune(database, JOBS, Keep(done=None, cancelled=None, dead=None, cycles=None, runners=None)) == 0
+    assert prune(database, Keep(done=None, cancelled=None, dead=None, cycles=None, runners=None)) == 0
 
 
 def test_an_empty_table_is_pruned_at_once(database: Database) -> None:
-    assert prune(database, JOBS, Keep(dead=1)) == 0
+    assert prune(database, Keep(dead=1)) == 0
 
 
 def insert_old_jobs(database: Database, count: int, status: str, days: float, **columns: Any) -> list[int]:

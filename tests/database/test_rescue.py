@@ -15,7 +15,6 @@ from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
 from mayfly.queue.policy import Backoff, RetryContext
 from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests import tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
 from tests.factories import get_row, insert_rows
@@ -77,9 +76,9 @@ def test_only_the_jobs_of_that_runner_are_held_by_it(database: Database) -> None
     insert_rows(database, 3)
     first, second = claim_jobs(database, 2)
     claim_jobs(database, 1, "worker-2")
-    settle(database, JOBS, make_settler(), [Settlement(first, DONE, 1)], {})
+    settle(database, make_settler(), [Settlement(first, DONE, 1)], {})
 
-    held = database.run(lambda connection: held_jobs(connection, JOBS, "default", "worker-1"))
+    held = database.run(lambda connection: held_jobs(connection, "default", "worker-1"))
 
     assert [job.id for job in held] == [second.id]
 
@@ -91,7 +90,7 @@ def test_a_held_job_is_known_as_it_was_claimed(database: Database) -> None:
     )
     [claimed] = claim_jobs(database)
 
-    [held] = database.run(lambda connection: held_jobs(connection, JOBS, "default", "worker-1"))
+    [held] = database.run(lambda connection: held_jobs(connection, "default", "worker-1"))
 
     assert replace(held, group_key=claimed.group_key) == claimed
 
@@ -158,10 +157,10 @@ def test_what_the_runner_has_settled_meanwhile_stays(database: Database, rival: 
 
     def judge_while_it_works(job: Job, held: int) -> tuple[Outcome, int | None]:
         if job.id == first.id:
-            settle(rival, JOBS, make_settler(), [Settlement(first, DONE, 1)], {})
+            settle(rival, make_settler(), [Settlement(first, DONE, 1)], {})
         return judge_lost(job, held, None, chances(database))
 
-    rescued = rescue_runner(database, JOBS, make_settler(), "default", judge_while_it_works, {})
+    rescued = rescue_runner(database, make_settler(), "default", judge_while_it_works, {})
 
     assert [each.job.id for each in rescued.settlements] == [second.id]
     assert get_row(database, first.id).status == "done"
@@ -196,7 +195,7 @@ def test_an_expired_lease_is_found_without_a_runners_row(database: Database) -> 
     for job in (gone, mail):
         change_job(database, job.id, lease_until=now - timedelta(seconds=1))
 
-    expired = database.read(lambda connection: expired_jobs(connection, JOBS, ["default", "mail"], now))
+    expired = database.read(lambda connection: expired_jobs(connection, ["default", "mail"], now))
 
     found = {owner: [job.id for job in jobs] for owner, jobs in expired.items()}
     assert found == {("default", "worker-1"): [gone.id], ("mail", "worker-1"): [mail.id]}
@@ -220,7 +219,6 @@ def rescue(database: Database, seen: RunnerStatus | None, counted_as: str = "dis
     settler = Settler("worker-1", CYCLE, counted_as)
     return rescue_runner(
         database,
-        JOBS,
         settler,
         "default",
         lambda job, held: judge_lost(job, held, seen, chances(database)),

@@ -11,7 +11,6 @@ from mayfly.db.database import Database
 from mayfly.job import Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement, Settler
 from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import JOBS
 from mayfly.stats.histograms import Tally
 from tests import tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
@@ -228,9 +227,7 @@ def test_settling_again_changes_nothing_more(database: Database) -> None:
 def test_jobs_that_another_has_settled_are_lost(database: Database) -> None:
     """Whatever the totals of the other say: only our own tell that it was us."""
     batch = claimed(database, 2)
-    settle(
-        database, JOBS, Settler("worker-1", CYCLE, "dispatcher-1"), [Settlement(job, DONE, 1) for job in batch], {}
-    )
+    settle(database, Settler("worker-1", CYCLE, "dispatcher-1"), [Settlement(job, DONE, 1) for job in batch], {})
 
     settled = settle_all(database, [Settlement(job, DONE, 1) for job in batch])
 
@@ -267,7 +264,7 @@ def claimed(database: Database, count: int) -> list[Job]:
 
 
 def settle_all(database: Database, settlements: Sequence[Settlement], tally: Tally | None = None) -> Settled:
-    return settle(database, JOBS, make_settler(), settlements, tally or {})
+    return settle(database, make_settler(), settlements, tally or {})
 
 
 def everything(database: Database) -> list[Sequence[Row[Any]]]:

@@ -12,7 +12,6 @@ from mayfly.db.database import Database
 from mayfly.errors import BadField, EnqueueError, KeyHeld, KeyMissing
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from tests.database.applications import KINDS, Application, as_connection, opened
 from tests.database.factories import (
     change_job,
@@ -36,7 +35,7 @@ enqueue = partial(mayfly.enqueue, "noop", unique_key="key")
 def settle_all(database: Database, outcome: Outcome) -> None:
     """A runner claims what is due, and this becomes of it."""
     settlements = [Settlement(job, outcome, 1) for job in claim_jobs(database, 100)]
-    settled = settle(database, JOBS, make_settler(), settlements, {})
+    settled = settle(database, make_settler(), settlements, {})
     assert len(settled.settlements) == len(settlements) > 0
 
 
@@ -126,7 +125,7 @@ def test_no_settle_ever_meets_the_constraint(database: Database, first: str, sec
         late = claim_jobs(database, 100, worker_id="worker-2")
         for worker_id, batch in (("worker-1", early), ("worker-2", late)):
             settlements = [Settlement(job, outcome, 1) for job in batch]
-            settled = settle(database, JOBS, make_settler(worker_id), settlements, {})
+            settled = settle(database, make_settler(worker_id), settlements, {})
             assert len(settled.settlements) == len(batch)
 
 

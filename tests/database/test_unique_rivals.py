@@ -13,19 +13,18 @@ from mayfly.db.database import Database
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, Settlement
 from mayfly.queue.settle import settle
 from mayfly.queue.unique import held_keys
-from mayfly.schema.tables import JOBS
 from tests.database.factories import claim_jobs, in_threads, make_settler
 
 pytestmark = pytest.mark.usefixtures("app")
 
 FORK = multiprocessing.get_context("fork")
-HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {held_keys(JOBS)}"
+HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {held_keys()}"
 
 
 def work_once(database: Database, worker_id: str, outcome: Outcome) -> list[int]:
     """Claim what is due and settle it; the numbers that were in the payloads."""
     batch = claim_jobs(database, 10, worker_id=worker_id)
-    settle(database, JOBS, make_settler(worker_id), [Settlement(job, outcome, 1) for job in batch], {})
+    settle(database, make_settler(worker_id), [Settlement(job, outcome, 1) for job in batch], {})
     return [job.payload["n"] for job in batch]
 
 

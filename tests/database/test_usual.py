@@ -7,7 +7,6 @@ from mayfly.db.database import Database
 from mayfly.queue.count import MAX_RELEASED_READ, first_released
 from mayfly.queue.outcome import DEFERRED, Settlement
 from mayfly.queue.settle import settle
-from mayfly.schema.tables import JOBS
 from mayfly.stats.durations import TypeDurations
 from mayfly.stats.histograms import Count
 from mayfly.stats.totals import MAX_RECENT, read_usual, write_totals
@@ -23,7 +22,7 @@ def usual(database: Database) -> TypeDurations:
 
 def come_back(database: Database, lane: str = "default", *types: str) -> int | None:
     now = database.clock.now()
-    return database.read(lambda connection: first_released(connection, JOBS, lane, types or ("noop",), now))
+    return database.read(lambda connection: first_released(connection, lane, types or ("noop",), now))
 
 
 def test_the_cycles_of_a_day_are_added_up(database: Database) -> None:
@@ -68,7 +67,7 @@ def test_a_deferred_job_is_as_it_was_and_counted(database: Database) -> None:
     before = get_row(database, job_id)
     [job] = claim_jobs(database)
 
-    settle(database, JOBS, make_settler(cycle_id=milliseconds(database.clock.now())), [Settlement(job, DEFERRED)], {})
+    settle(database, make_settler(cycle_id=milliseconds(database.clock.now())), [Settlement(job, DEFERRED)], {})
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.run_at, row.started_at) == ("pending", 0, before.run_at, None)

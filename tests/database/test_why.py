@@ -14,7 +14,6 @@ from mayfly.fleet.plan_lock import planning
 from mayfly.process.identity import this_host
 from mayfly.queue.pauses import Pause, pause
 from mayfly.registry import Registry
-from mayfly.schema.tables import JOBS
 from mayfly.settings import Settings, load_settings
 from tests.database.factories import claim_jobs, insert_runner, run_sql
 from tests.factories import get_row, insert_row, insert_rows
@@ -31,7 +30,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 def look(database: Database, settings: Settings, job_id: int) -> JobDiagnosis:
     now = database.clock.now()
-    return database.read(lambda c: diagnose(c, JOBS, job_id, settings, Registry(failures={"a": "b"}), now))
+    return database.read(lambda c: diagnose(c, job_id, settings, Registry(failures={"a": "b"}), now))
 
 
 def test_a_row_is_read_as_it_is(database: Database, settings: Settings) -> None:

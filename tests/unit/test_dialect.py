@@ -12,7 +12,6 @@ from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
 from mayfly.errors import BadDatabaseOption
 from mayfly.queue.claim import due_statement
 from mayfly.queue.unique import keeping_keys
-from mayfly.schema.tables import JOBS
 
 SERVERS = {
     "mysql": ("mysql+pymysql://u@db.example/d", pymysql),
@@ -43,7 +42,7 @@ class SqliteError(sqlite3.OperationalError):
 )
 def test_a_held_key_is_left_alone_in_every_language(name: str, clause: str) -> None:
     """An engine made with mariadb+pymysql:// is a MySQL too, under a name of its own."""
-    before, after = keeping_keys(dialect_named(name), JOBS)
+    before, after = keeping_keys(dialect_named(name))
 
     assert clause in f"INSERT {before}INTO mayfly_jobs{after}"
 
@@ -81,7 +80,7 @@ def test_every_database_is_asked_for_its_clock(name: str, clock: str) -> None:
 )
 def test_rows_are_locked_where_rows_can_be(name: str, locks: bool) -> None:
     """And those that another claim holds are skipped, never waited for."""
-    assert due_statement(dialect_named(name), JOBS).endswith(" FOR UPDATE SKIP LOCKED") is locks
+    assert due_statement(dialect_named(name)).endswith(" FOR UPDATE SKIP LOCKED") is locks
 
 
 @pytest.mark.parametrize("name", SERVERS)

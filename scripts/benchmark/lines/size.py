@@ -11,7 +11,7 @@ from sqlalchemy import text
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.queue.claim import Claimant, claim
-from mayfly.schema.tables import CANCELLED, DONE, JOBS, PENDING
+from mayfly.schema.tables import CANCELLED, DONE, PENDING
 from scripts.benchmark.figures import Curve, Figure, Finding, alternately, at_most
 from scripts.benchmark.lab import Lab
 from scripts.benchmark.lines.idle import idle
@@ -149,7 +149,7 @@ def _claiming(stage: Stage) -> Iterator[Callable[[], float]]:
         def claim_in_vain(connection: Connection) -> None:
             nonlocal taken, seconds
             started = monotonic()
-            taken = len(claim(connection, JOBS, claimant, DUE, now).rows)
+            taken = len(claim(connection, claimant, DUE, now).rows)
             seconds = monotonic() - started
             raise RolledBack
 

@@ -15,7 +15,7 @@ from mayfly.monitoring.alerts import detect
 from mayfly.monitoring.metrics import read_metric_values
 from mayfly.monitoring.prometheus import prometheus_text
 from mayfly.registry import Registry
-from mayfly.schema.tables import CANCELLED, DEAD, DONE, JOBS, PENDING
+from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING
 from mayfly.settings import Settings, load
 from scripts.benchmark.figures import Figure, Finding, Goal
 from scripts.benchmark.lab import Lab
@@ -49,13 +49,13 @@ def measure(lab: Lab) -> Iterator[Finding]:
 
 def views(database: Database, settings: Settings, rows: int) -> Mapping[str, View]:
     now, registry = database.clock.now(), Registry()
-    first = database.read(lambda connection: admin.list_jobs(connection, JOBS, JobFilter(status=DEAD)))
+    first = database.read(lambda connection: admin.list_jobs(connection, JobFilter(status=DEAD)))
 
     def jobs(which: JobFilter, words: str | None = None, after: str | None = None) -> View:
-        return lambda connection: admin.list_jobs(connection, JOBS, which, words, after=after)
+        return lambda connection: admin.list_jobs(connection, which, words, after=after)
 
     return {
-        "status": lambda connection: admin.read_status(connection, JOBS, settings, now),
+        "status": lambda connection: admin.read_status(connection, settings, now),
         "newest jobs": jobs(JobFilter()),
         "jobs in the middle": jobs(JobFilter(), after=str(rows // 2)),
         "jobs of a lane": jobs(JobFilter(lane="default")),
@@ -66,13 +66,13 @@ def views(database: Database, settings: Settings, rows: int) -> Mapping[str, Vie
         "jobs by error": jobs(JobFilter(error="error-1")),
         "jobs by text that is not there": jobs(JobFilter(), "nowhere"),
         "jobs older than a year": jobs(JobFilter(created_before=now - timedelta(days=365))),
-        "one job": lambda connection: admin.read_job(connection, JOBS, rows // 2, settings, registry, now),
-        "dead by error": lambda connection: admin.list_dead(connection, JOBS),
+        "one job": lambda connection: admin.read_job(connection, rows // 2, settings, registry, now),
+        "dead by error": lambda connection: admin.list_dead(connection),
         "cycles": admin.list_cycles,
         "runners": admin.list_runners,
         "audit": admin.list_audit,
         "metrics": lambda connection: prometheus_text(read_metric_values(connection, settings, now)),
-        "health": lambda connection: health.read_snapshot(connection, JOBS, settings, now),
+        "health": lambda connection: health.read_snapshot(connection, settings, now),
         "looks for alerts": lambda connection: detect(connection, settings, now),
     }
 
