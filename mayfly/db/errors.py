@@ -15,9 +15,8 @@ from mayfly.errors import (
     SchemaMissing,
     TableMissing,
 )
-from mayfly.schema.tables import VERSION_TABLE
 
-FIRST_TABLES = ("mayfly_jobs", VERSION_TABLE)  # a process that meets an empty database asks for one of these first
+FIRST_TABLES = ("mayfly_jobs", "mayfly_version")  # read first: if one of them is missing, all are
 
 # In the words of PostgreSQL, MySQL and SQLite; the database's or the schema's name may stand before it.
 _NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
