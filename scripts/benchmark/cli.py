@@ -1,109 +1,179 @@
-"""The command line of the benchmarks."""
+"""The command line of the benchmarks: measure, print a table, keep the results, fill docs/performance.md."""
 
+import os
+import platform
+import re
 import signal
-from difflib import get_close_matches
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import click
+import psutil
+from rich.console import Console
+from rich.status import Status
 
 from mayfly.process import command_line, exits
-from scripts.benchmark.docs import write_docs
+from scripts.benchmark.benchmarks import BENCHMARKS
 from scripts.benchmark.engines import ENGINES
-from scripts.benchmark.environment import environment, warning
-from scripts.benchmark.progress import duration
-from scripts.benchmark.registry import LINES, USUAL_TIMES, steps
-from scripts.benchmark.report import failures, plain_table
-from scripts.benchmark.results import FILE, Record, read_records
-from scripts.benchmark.session import Session
-from scripts.benchmark.stage import CHECKOUT
+from scripts.benchmark.figures import (
+    Figure,
+    Record,
+    markdown_table,
+    merge_record,
+    plain_table,
+    read_records,
+    write_records,
+)
+from scripts.benchmark.lab import CHECKOUT, Lab, checkout_of
+from tests.databases import Databases
 
-RESULTS = CHECKOUT / "bench" / "results"
-DOCS = CHECKOUT / "docs"
-
-
-def _known(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    known = LINES if option.name == "only" else ENGINES
-    for each in given:
-        if each not in known:
-            nearest = get_close_matches(each, known, n=1)
-            hint = f" Did you mean {nearest[0]}?" if nearest else ""
-            raise click.BadParameter(f"there is no {each!r}; there are {', '.join(known)}.{hint}")
-    return given
+RESULTS = CHECKOUT / "bench" / "results" / "results.json"
+PAGE, PAGE_RESULTS = CHECKOUT / "docs" / "performance.md", CHECKOUT / "docs" / "performance.json"
+BLOCK = re.compile(r"(<!-- results: written by scripts/bench --write-docs -->\n).*?(<!-- /results -->)", re.DOTALL)
+ORDER = [(benchmark, engine) for benchmark in BENCHMARKS for engine in ENGINES]
+BARE = "bare"
 
 
 @click.command(
-    help="Measure Mayfly on private servers of its own, in turns with a yardstick, and print medians, spreads and"
-    " ratios. Exit code 1 when a goal is missed or a line failed. Goals are for full size: with a smaller --scale"
-    " only those are judged that do not depend on it."
+    help="Measure Mayfly on private servers, alternating with a yardstick, and print medians, spreads and ratios."
+    " Exit code 1 if a goal is missed or a benchmark failed. Goals are judged at full size only."
 )
-@click.option("--only", metavar="NAME", multiple=True, callback=_known, help="Only this line; may be repeated.")
-@click.option("--engine", metavar="NAME", multiple=True, callback=_known, help="Only this database; may be repeated.")
+@click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Only this benchmark; repeatable.")
+@click.option("--engine", type=click.Choice(list(ENGINES)), multiple=True, help="Only this database; repeatable.")
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 10), help="Of the row counts.")
-@click.option("--times", default=USUAL_TIMES, show_default=True, type=click.IntRange(1), help="Runs of each.")
-@click.option(
-    "--output", default=RESULTS, type=click.Path(file_okay=False, path_type=Path),
-    help="Where results.json and the plots are written. [default: bench/results]",
-)  # fmt: skip
-@click.option("--list", "listing", is_flag=True, help="Show the lines and how long they take; measure nothing.")
-@click.option(
-    "--write-docs", "writing", is_flag=True, help="Fill docs/performance.md from the results; measure nothing."
-)
+@click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each.")
+@click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")
+@click.option("--list", "listing", is_flag=True, help="List the benchmarks and exit.")
+@click.option("--write-docs", "writing", is_flag=True, help="Fill docs/performance.md from the results and exit.")
 def command(
-    only: tuple[str, ...],
-    engine: tuple[str, ...],
-    scale: float,
-    times: int,
-    output: Path,
-    listing: bool,
-    writing: bool,
-) -> int:
-    if writing:
-        return _write_docs(output)
-    session = Session(steps(only, engine), scale, times, output, environment())
+    only: tuple[str, ...], engine: tuple[str, ...], scale: float, times: int, against: str | None,
+    listing: bool, writing: bool,
+) -> int:  # fmt: skip
     if listing:
-        return _list(session)
-    return _measure(session)
-
-
-def _measure(session: Session) -> int:
-    facts = session.environment
-    busy = warning(facts["load_at_start"], facts["cores"])
-    if busy:
-        click.echo(busy, err=True)
-    click.echo(f"{len(session.steps)} measurements, about {duration(session.estimate)}.", err=True)
-    records = session.run(_say_failure)
+        click.echo("\n".join(f"{name:14}{each.about}" for name, each in BENCHMARKS.items()))
+        return exits.SUCCESS
+    if writing:
+        return write_docs()
+    steps = [(name, on) for name, on in ORDER if (not only or name in only) and (not engine or on in engine)]
+    records = measure_all(steps, scale, times, against)
     click.echo(plain_table(records))
-    click.echo(f"Written to {session.output}.", err=True)
     return exits.ERROR if any(each.is_missed for each in records) else exits.SUCCESS
 
 
-def _say_failure(record: Record) -> None:
-    for sentence in failures([record]):
-        click.echo(sentence, err=True)
+def measure_all(steps: Sequence[tuple[str, str]], scale: float, times: int, against: str | None) -> list[Record]:
+    """Each record is kept as soon as it is measured, unless it compares two revisions."""
+    facts, records = environment(), []
+    if facts["load_at_start"] > facts["cores"] / 2:
+        click.echo(f"The machine is busy (load {facts['load_at_start']}): the figures will show it.", err=True)
+    databases = Databases({})  # private servers, whatever the environment names
+    try:
+        with checkout_of(against) if against else nullcontext() as other, progress() as status:
+            for number, (name, engine) in enumerate(steps, 1):
+                title = f"{number}/{len(steps)} {name} on {engine}"
+
+                def say(doing: str, title: str = title) -> None:
+                    status.update(f"{title}: {doing}")
+
+                lab = Lab(databases, ENGINES[engine], scale, times, say, other)
+                record = measure(name, lab, facts, against or BARE)
+                records.append(record)
+                if record.error is not None:
+                    click.echo(f"{name} on {engine} failed: {record.error}", err=True)
+                if against is None:
+                    write_records(RESULTS, merge_record(read_records(RESULTS), record, ORDER))
+    finally:
+        databases.close()
+    return records
 
 
-def _list(session: Session) -> int:
-    for name in dict.fromkeys(step.name for step in session.steps):
-        ours = [step for step in session.steps if step.name == name]
-        seconds = sum(step.line.estimate(step.engine, session.scale, session.times) for step in ours)
-        click.echo(f"{name:14}{LINES[name].about:48}about {duration(seconds)}")
-    click.echo(f"\nAll of it: about {duration(session.estimate)}.")
-    return exits.SUCCESS
+@contextmanager
+def progress() -> Iterator[Status]:
+    """What is being measured; silent if stderr is no terminal."""
+    with Console(stderr=True).status("starting", refresh_per_second=2) as status:
+        yield status
 
 
-def _write_docs(output: Path) -> int:
-    """Only what was measured to its end is worth a page."""
-    records = read_records(output / FILE)
+def measure(name: str, lab: Lab, facts: dict[str, Any], yardstick: str) -> Record:
+    benchmark = BENCHMARKS[name]
+    started_at, error = datetime.now(UTC), None
+    figures: list[Figure] = []
+    try:
+        figures += benchmark.measure(lab)
+    except Exception as raised:  # noqa: BLE001 - the other benchmarks are still worth measuring
+        error = str(raised) or type(raised).__name__
+    server = lab.databases.used.get(lab.engine.name, "").removesuffix(" (private)")
+    return Record(
+        benchmark=name,
+        engine=lab.engine.name,
+        yardstick=yardstick,
+        times=lab.times,
+        is_full_size=yardstick == BARE and (lab.scale >= 1 or not benchmark.scales),
+        measured_at=started_at.isoformat(timespec="seconds"),
+        environment={**facts, "server": server},
+        figures=tuple(figures),
+        error=error,
+    )
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "libraries": {name: version(name) for name in ("SQLAlchemy", "PyMySQL", "psycopg")},
+        "kernel": platform.release(),
+        "cpu": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(psutil.virtual_memory().total / 1e9),
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _commit() -> str:
+    arguments = ["git", "describe", "--always", "--dirty", "--abbrev=7"]
+    described = subprocess.run(arguments, cwd=CHECKOUT, capture_output=True, text=True, check=False)  # noqa: S603
+    return described.stdout.strip() or "unknown"
+
+
+def write_docs() -> int:
+    records = [each for each in read_records(RESULTS) if each.error is None]
     if not records:
-        raise click.UsageError(f"There are no results in {output}: measure something first.")
-    for record in records:
-        _say_failure(record)
-    write_docs([each for each in records if each.error is None], DOCS)
+        raise click.UsageError(f"There are no results in {RESULTS}: measure something first.")
+    write_records(PAGE_RESULTS, records)
+    PAGE.write_text(filled_page(PAGE.read_text(), records))
     click.echo("docs/performance.md is up to date.")
     return exits.SUCCESS
 
 
+def filled_page(page: str, records: Sequence[Record]) -> str:
+    """The page with its block of results replaced."""
+    block = f"{_conditions(records)}\n\n{markdown_table(records)}"
+    return BLOCK.sub(lambda found: f"{found[1]}\n{block}\n\n{found[2]}", page)
+
+
+def _conditions(records: Sequence[Record]) -> str:
+    facts = records[-1].environment
+    dates = sorted(each.measured_at[:10] for each in records)
+    commits = ", ".join(dict.fromkeys(each.environment["commit"] for each in records))
+    servers = ", ".join(dict.fromkeys(f"{each.engine} {each.environment['server']}" for each in records))
+    libraries = ", ".join(f"{name} {number}" for name, number in facts["libraries"].items())
+    return (
+        f"Medians (minimum–maximum), measured {dates[0]} to {dates[-1]} at {commits} on {facts['cores']} cores of"
+        f" {facts['cpu']}, {facts['memory_gb']} GB, Python {facts['python']}, {libraries};\n"
+        f"{servers}, all with their default settings."
+    )
+
+
 def main() -> None:
-    """Told to stop, by whatever signal, it takes its servers down."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the servers on SIGTERM too
     command_line.run_command(command, "scripts/bench")

@@ -1,17 +1,22 @@
-"""What a benchmark finds: figures with their goals, and curves for the plots. Pure: values in, values out."""
+"""Measured values with their goals: medians, ratios, tables, and the JSON file that keeps them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Ours = TypeVar("Ours")
 Theirs = TypeVar("Theirs")
 
+HEADINGS = ("what", "database", "Mayfly", "yardstick", "unit", "ratio", "goal", "")
+VERDICTS = {True: "reached", False: "MISSED", None: ""}
+
 
 @dataclass(frozen=True)
 class Goal:
-    """What is asked of a figure: of its ratio to the yardstick, or of the figure itself."""
+    """A bound for the ratio to the yardstick, or for the value itself."""
 
     at_least: float | None = None
     at_most: float | None = None
@@ -25,12 +30,12 @@ class Goal:
     @property
     def text(self) -> str:
         bounds = [("≥", self.at_least), ("≤", self.at_most)]
-        return " and ".join(f"{sign} {shown(bound)}" for sign, bound in bounds if bound is not None)
+        return " and ".join(f"{sign} {format_value(bound)}" for sign, bound in bounds if bound is not None)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the report: every run's value of ours, the yardstick's if there is one, and the goal."""
+    """One row of the report: the value of every run, of Mayfly and of the yardstick if there is one."""
 
     name: str
     unit: str
@@ -44,28 +49,35 @@ class Figure:
 
     @property
     def ratio(self) -> float | None:
-        """Of the medians; None without a yardstick, or with one that took nothing."""
+        """Ratio of the medians; None without a yardstick, or if the yardstick is zero."""
         theirs = median(self.yardstick) if self.yardstick else 0
         return self.value / theirs if theirs else None
 
     @property
     def is_reached(self) -> bool | None:
-        """None where nothing is asked."""
+        """None if there is no goal."""
         judged = self.ratio if self.goal and self.goal.of_ratio else self.value
         return None if self.goal is None or judged is None else self.goal.is_reached(judged)
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One line of a plot: in which chart, in which panel of it, and its name in the legend."""
+class Record:
+    """The figures of one benchmark on one database, and the environment that they were measured in."""
 
-    chart: str
-    panel: str
-    label: str
-    points: tuple[tuple[float, float], ...]
+    benchmark: str
+    engine: str
+    yardstick: str  # "bare", or the revision that was measured beside this one
+    times: int
+    is_full_size: bool
+    measured_at: str
+    environment: Mapping[str, Any]
+    figures: tuple[Figure, ...] = ()
+    error: str | None = None
 
-
-Finding = Figure | Curve
+    @property
+    def is_missed(self) -> bool:
+        missed = any(each.is_reached is False for each in self.figures)
+        return self.error is not None or (self.is_full_size and missed)
 
 
 def at_least(bound: float) -> Goal:
@@ -79,22 +91,86 @@ def at_most(bound: float) -> Goal:
 def alternately(
     ours: Callable[[], Ours], theirs: Callable[[], Theirs], times: int
 ) -> tuple[list[Ours], list[Theirs]]:
-    """In turns, so that a noisy minute hits both."""
+    """In turns, so that a noisy minute affects both."""
     pairs = [(ours(), theirs()) for _ in range(times)]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def shown(value: float) -> str:
-    """Three or four digits that matter, thousands apart."""
-    if value and abs(value) < 100:
-        return f"{value:.3g}"
-    return f"{value:,.0f}"
+def format_value(value: float) -> str:
+    """Three significant digits, thousands separated."""
+    return f"{value:.3g}" if value and abs(value) < 100 else f"{value:,.0f}"
 
 
-def with_spread(values: Sequence[float]) -> str:
-    """The median, and the least and the greatest."""
+def format_values(values: Sequence[float]) -> str:
+    """The median, with minimum and maximum if they differ."""
     if not values:
         return ""
-    if len(values) == 1 or min(values) == max(values):
-        return shown(median(values))
-    return f"{shown(median(values))} ({shown(min(values))}–{shown(max(values))})"
+    if min(values) == max(values):
+        return format_value(median(values))
+    return f"{format_value(median(values))} ({format_value(min(values))}–{format_value(max(values))})"
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def plain_table(records: Sequence[Record]) -> str:
+    rows = [HEADINGS, *_rows(records)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def markdown_table(records: Sequence[Record]) -> str:
+    rows = [HEADINGS, ("---",) * len(HEADINGS), *_rows(records)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _rows(records: Sequence[Record]) -> Iterator[tuple[str, ...]]:
+    for record in records:
+        yield from (_row(record, figure) for figure in record.figures)
+        if record.error is not None:
+            yield (record.benchmark, record.engine, "", "", "", "", "", "FAILED")
+
+
+def _row(record: Record, figure: Figure) -> tuple[str, ...]:
+    ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
+    verdict = VERDICTS[figure.is_reached] if figure.is_reached is None or record.is_full_size else "not judged"
+    values = format_values(figure.ours), format_values(figure.yardstick)
+    return (figure.name, record.engine, *values, figure.unit, ratio, figure.goal.text if figure.goal else "", verdict)
+
+
+# --- the JSON file ----------------------------------------------------------------------------------------
+
+
+def write_records(path: Path, records: Iterable[Record]) -> None:
+    """Atomically, one record per line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".new")
+    lines = ",\n".join(json.dumps(asdict(each), ensure_ascii=False) for each in records)
+    unfinished.write_text(f'{{"records": [\n{lines}\n]}}\n')
+    unfinished.replace(path)
+
+
+def read_records(path: Path) -> list[Record]:
+    if not path.exists():
+        return []
+    return [_record(each) for each in json.loads(path.read_text())["records"]]
+
+
+def merge_record(old: Sequence[Record], new: Record, order: Sequence[tuple[str, str]]) -> list[Record]:
+    """The new record replaces the older one of the same benchmark and database."""
+    kept = [each for each in old if _key(each) != _key(new) and _key(each) in order]
+    return sorted([*kept, new], key=lambda each: order.index(_key(each)))
+
+
+def _key(record: Record) -> tuple[str, str]:
+    return record.benchmark, record.engine
+
+
+def _record(fields: dict[str, Any]) -> Record:
+    return Record(**{**fields, "figures": tuple(_figure(each) for each in fields["figures"])})
+
+
+def _figure(fields: dict[str, Any]) -> Figure:
+    goal = Goal(**fields["goal"]) if fields["goal"] else None
+    return Figure(fields["name"], fields["unit"], tuple(fields["ours"]), tuple(fields["yardstick"]), goal)

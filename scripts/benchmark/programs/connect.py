@@ -1,4 +1,4 @@
-"""Connect as plainly as the driver's first example does it, but for READ COMMITTED and SQLite's safe writes."""
+"""Connect as in the driver's first example, with READ COMMITTED and SQLite's durable writes."""
 
 import json
 import os

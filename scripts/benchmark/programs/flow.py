@@ -1,4 +1,4 @@
-"""Enqueue at a steady rate while dispatchers are started as cron does, each of which takes over from the last."""
+"""Enqueue at a steady rate while dispatchers are started as cron does, each taking over from the one before."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ def main() -> None:
         mayfly.enqueue("waited", {"at": time.time()})
         number += 1
         time.sleep(max(0.0, started + number / rate - time.monotonic()))
-    time.sleep(2)  # whatever is late is started by then, or counts as late
+    time.sleep(2)  # for the last jobs
     dispatchers[-1].send_signal(signal.SIGTERM)
     sys.exit(max(each.wait() for each in dispatchers))
 

@@ -32,11 +32,11 @@ def row(number: int) -> tuple[object, ...]:
 def main() -> None:
     size, count = {"one": 1, "many": ROWS_PER_STATEMENT}[sys.argv[1]], int(sys.argv[2])
     connection = connect()
-    insert(connection, [row(-1)])  # as the other side: what is opened on first use is open
+    insert(connection, [row(-1)])  # not measured, as in produce.py
     started = time.perf_counter()
     for begin in range(0, count, size):
         insert(connection, [row(number) for number in range(begin, min(begin + size, count))])
-    print(time.perf_counter() - started)  # noqa: T201 - its answer
+    print(time.perf_counter() - started)  # noqa: T201 - the result
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The yardstick: what a driver can do on the same table in a loop with nothing around it."""
+"""The yardstick: lock, update, run nothing, update, in a plain loop on the same table."""
 
 import os
 import sys
@@ -74,7 +74,7 @@ class Loop:
 
 
 def in_processes(number: int, work: Callable[[], None]) -> int:
-    """How many ended badly."""
+    """How many of them failed."""
     children = []
     for _ in range(number):
         pid = os.fork()

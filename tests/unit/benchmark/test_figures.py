@@ -1,8 +1,29 @@
 """What a report says of its figures: medians, spreads, ratios, goals."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from scripts.benchmark.figures import Figure, Goal, alternately, at_least, at_most, shown, with_spread
+from scripts.benchmark.figures import (
+    Figure,
+    Goal,
+    Record,
+    alternately,
+    at_least,
+    at_most,
+    format_value,
+    format_values,
+    markdown_table,
+    merge_record,
+    plain_table,
+    read_records,
+    write_records,
+)
+
+FIGURE = Figure("drain 10 jobs", "jobs/s", (90.0, 80.0), (100.0, 100.0), at_least(0.9))
+RECORD = Record("drain", "sqlite", "bare", 2, True, "2026-01-01T00:00:00+00:00", {"cores": 2}, (FIGURE,))
+FAILED = replace(RECORD, engine="mariadb", figures=(), error="it broke")
 
 
 def test_the_ratio_is_that_of_the_medians() -> None:
@@ -47,11 +68,11 @@ def test_runs_take_turns() -> None:
 
 def test_values_are_shown_with_the_digits_that_matter() -> None:
     """And with their spread, unless there is none."""
-    assert [shown(each) for each in (0, 0.12345, 1.5, 99.4, 123.4, 24305.2)] == [
+    assert [format_value(each) for each in (0, 0.12345, 1.5, 99.4, 123.4, 24305.2)] == [
         *("0", "0.123", "1.5", "99.4", "123", "24,305")
     ]
-    assert with_spread((3, 1, 2)) == "2 (1–3)"
-    assert (with_spread((7,)), with_spread((1, 1)), with_spread(())) == ("7", "1", "")
+    assert format_values((3, 1, 2)) == "2 (1–3)"
+    assert (format_values((7,)), format_values((1, 1)), format_values(())) == ("7", "1", "")
 
 
 def test_a_goal_says_its_bound() -> None:
@@ -59,3 +80,38 @@ def test_a_goal_says_its_bound() -> None:
     assert [at_least(0.85).text, at_most(1.3).text, Goal(at_least=21_000, of_ratio=False).text] == [
         *("≥ 0.85", "≤ 1.3", "≥ 21,000")
     ]
+
+
+def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
+    """The JSON file holds everything that the tables need."""
+    write_records(tmp_path / "results.json", [RECORD, FAILED])
+
+    assert read_records(tmp_path / "results.json") == [RECORD, FAILED]
+
+
+def test_a_new_record_replaces_the_old_one() -> None:
+    """Of the same benchmark and database; others stay, in the order of the report, and unknown ones go."""
+    order = [("drain", "mariadb"), ("drain", "sqlite"), ("idle", "sqlite")]
+    other, gone = replace(RECORD, benchmark="idle"), replace(RECORD, benchmark="gone")
+    new = replace(RECORD, times=9)
+
+    assert merge_record([other, RECORD, gone], new, order) == [new, other]
+
+
+def test_goals_are_judged_at_full_size_only() -> None:
+    """A benchmark that failed is a failure at any size."""
+    assert RECORD.is_missed
+    assert not replace(RECORD, is_full_size=False).is_missed
+    assert replace(FAILED, is_full_size=False).is_missed
+
+
+def test_the_tables_show_each_figure_and_each_failure() -> None:
+    """With medians, spreads, ratio, goal and verdict."""
+    heading, figure, failure = plain_table([RECORD, FAILED]).splitlines()
+
+    assert heading.split() == ["what", "database", "Mayfly", "yardstick", "unit", "ratio", "goal"]
+    assert "85 (80–90)" in figure
+    assert figure.endswith("0.85   ≥ 0.9  MISSED")
+    assert failure.split() == ["drain", "mariadb", "FAILED"]
+    assert "| 85 (80–90) | 100 | jobs/s | 0.85 | ≥ 0.9 | MISSED |" in markdown_table([RECORD])
+    assert "| not judged |" in markdown_table([replace(RECORD, is_full_size=False)])

@@ -1,0 +1,253 @@
+"""The benchmarks. Each compares Mayfly with a bare program that does the same work, or with another revision."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from statistics import quantiles
+from typing import Any
+
+from sqlalchemy import text
+
+from scripts.benchmark.figures import Figure, Goal, alternately, at_least, at_most
+from scripts.benchmark.lab import Failed, Lab, Stage, processes_of, proportional_memory_bytes
+from scripts.benchmark.ledger import NotOnce, check_once
+
+RUNNERS = 5  # MAX_WORKERS by default
+WAITING_JOBS = "scripts.benchmark.jobs,scripts.benchmark.waiting_jobs"
+LINGER_SECONDS, LINGER_DISPATCHERS, LINGER_RATE = 300, 5, 20
+SMALL_TABLE, LARGE_TABLE = 10_000, 10_000_000
+IDLE_RUNS, QUERY_RUNS = 10, 20
+BARE_CONNECT = (
+    "import {driver}; connection = {driver}.connect(**{address!r}); cursor = connection.cursor();"
+    " cursor.execute('SELECT 1'); cursor.fetchone()"
+)
+
+Measure = Callable[[Lab], Iterator[Figure]]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    about: str
+    measure: Measure
+    scales: bool = True  # its goals hold at full size only
+
+
+def drain(lab: Lab, jobs: int, type_name: str, goal: Goal, ack: str = "batch") -> Iterator[Figure]:
+    """The whole life of `python -m dispatcher`, cycle after cycle until every job is done."""
+    ours, theirs = lab.compare(
+        lambda stage: jobs / drain_seconds(stage, jobs, type_name),
+        lambda stage: jobs / bare_drain_seconds(stage, jobs, type_name, ack),
+    )
+    label = "" if ack == "batch" else f', ack="{ack}"'
+    yield Figure(f"drain {jobs:,} jobs{label}", "jobs/s", tuple(ours), tuple(theirs), goal)
+
+
+def drain_seconds(
+    stage: Stage, jobs: int, type_name: str = "nothing", settings: Mapping[str, str] | None = None
+) -> float:
+    stage.refill(jobs, type_name)
+    stage.lab.say(f"Mayfly drains {jobs:,} jobs")
+    directory, environment = stage.new_ledger(jobs)
+    seconds = 0.0
+    while unfinished_jobs(stage):
+        seconds += stage.dispatch({**environment, **(settings or {})}).seconds
+    check_once(directory, range(1, jobs + 1))
+    return seconds
+
+
+def bare_drain_seconds(stage: Stage, jobs: int, type_name: str, ack: str) -> float:
+    stage.refill(jobs, type_name)
+    stage.lab.say(f"the bare loop drains {jobs:,} jobs")
+    directory, environment = stage.new_ledger(jobs)
+    arguments = (str(RUNNERS), str(stage.engine.bare_batch), ack)
+    seconds = stage.run("-m", "scripts.benchmark.programs.loop", *arguments, settings=environment).seconds
+    check_once(directory, range(1, jobs + 1))
+    if unfinished := unfinished_jobs(stage):
+        raise NotOnce(unfinished, 0, 0)
+    return seconds
+
+
+def unfinished_jobs(stage: Stage) -> int:
+    return round(stage.value("SELECT COUNT(*) FROM mayfly_jobs WHERE status <> 'done'"))
+
+
+def measure_drain(lab: Lab) -> Iterator[Figure]:
+    goals = {"mariadb": at_least(0.95), "postgres": at_least(1.3), "sqlite": at_least(0.75)}
+    return drain(lab, lab.scaled(1_000_000), "nothing", goals[lab.engine.name])
+
+
+def measure_each(lab: Lab) -> Iterator[Figure]:
+    return drain(lab, lab.scaled(100_000), "nothing_each", at_least(0.85), ack="each")
+
+
+def measure_waiting(lab: Lab, type_name: str, label: str) -> Iterator[Figure]:
+    jobs = lab.scaled(500)
+    ours, theirs = lab.compare(lambda stage: drain_seconds(stage, jobs, type_name, {"HANDLERS": WAITING_JOBS}))
+    goal = Goal(at_most=0.7, of_ratio=False)
+    yield Figure(f"{jobs:,} jobs that wait 100 ms each, {label}", "s", tuple(ours), tuple(theirs), goal)
+
+
+def measure_idle(lab: Lab) -> Iterator[Figure]:
+    """CPU of a cycle without work, against a script that imports the driver, connects and runs one SELECT."""
+
+    def bare(stage: Stage) -> float:
+        script = BARE_CONNECT.format(
+            driver=stage.engine.driver, address=dict(stage.engine.connect_arguments(stage.url))
+        )
+        return stage.run("-c", script).cpu_seconds * 1000
+
+    lab.say("idle cycles")
+    ours, theirs = lab.compare(lambda stage: idle_cpu_ms(stage), bare, lab.times * IDLE_RUNS)
+    yield Figure("idle cycle: CPU", "ms", tuple(ours[1:]), tuple(theirs[1:]), at_most(2.5))  # the first is not idle
+
+
+def idle_cpu_ms(stage: Stage) -> float:
+    spent = stage.dispatch()
+    if stage.value("SELECT COUNT(*) FROM mayfly_runners"):
+        raise Failed("The cycle was not idle.")
+    return spent.cpu_seconds * 1000
+
+
+def measure_linger(lab: Lab) -> Iterator[Figure]:
+    """From enqueue to the start of the handler while dispatchers take over from each other. One run."""
+    seconds = lab.scaled(LINGER_SECONDS, least=10)
+    ours, theirs = lab.compare(lambda stage: linger_waits_ms(stage, seconds), times=1)
+    for label, index, bound in (("median", 49, 12), ("99th percentile", 98, 50)):
+        values, others = (tuple(_percentile(waits, index) for waits in runs) for runs in (ours, theirs))
+        goal = Goal(at_most=bound, of_ratio=False)
+        yield Figure(f"wait at {LINGER_RATE} jobs/s for {seconds} s: {label}", "ms", values, others, goal)
+
+
+def linger_waits_ms(stage: Stage, seconds: int) -> list[float]:
+    stage.lab.say(f"{LINGER_RATE} jobs/s for {seconds} s")
+    arguments = (str(seconds), str(seconds / LINGER_DISPATCHERS), str(LINGER_RATE))
+    stage.run("-m", "scripts.benchmark.programs.flow", *arguments, settings={"LINGER": "55"})
+    rows = stage.rows("SELECT status, result FROM mayfly_jobs")
+    if any(status != "done" for status, _ in rows):
+        raise Failed("Not every job was run.")
+    return [float(result) * 1000 for _, result in rows]
+
+
+def _percentile(values: list[float], index: int) -> float:
+    return quantiles(values, n=100, method="inclusive")[index]
+
+
+def measure_enqueue(lab: Lab, how: str, jobs: int, name: str, goal: Goal) -> Iterator[Figure]:
+    ours, theirs = lab.compare(
+        lambda stage: enqueue_rate(stage, "produce", how, jobs),
+        lambda stage: enqueue_rate(stage, "insert", how, jobs),
+    )
+    yield Figure(name.format(jobs), "jobs/s", tuple(ours), tuple(theirs), goal)
+
+
+def enqueue_rate(stage: Stage, program: str, how: str, jobs: int) -> float:
+    """Without the start of the program."""
+    with stage.connect() as connection:
+        stage.engine.empty(connection)
+    stage.settle()
+    seconds = float(stage.run("-m", f"scripts.benchmark.programs.{program}", how, str(jobs)).output)
+    if stage.value("SELECT COUNT(*) FROM mayfly_jobs") != jobs + 1:  # and one before the clock started
+        raise Failed(f"{program} did not insert each of {jobs:,} jobs once.")
+    return jobs / seconds
+
+
+def measure_memory(lab: Lab) -> Iterator[Figure]:
+    jobs = lab.scaled(200_000)
+    ours, theirs = lab.compare(lambda stage: memory_of_drain(stage, jobs))
+    for index, (name, unit, bound) in enumerate(
+        [(f"memory of dispatcher and {RUNNERS} runners (PSS)", "MB", 120), ("processes left after exit", "", 0)]
+    ):
+        values, others = (tuple(run[index] for run in runs) for runs in (ours, theirs))
+        yield Figure(name, unit, values, others, Goal(at_most=bound, of_ratio=False))
+
+
+def memory_of_drain(stage: Stage, jobs: int) -> tuple[float, float]:
+    """Peak in MB, without the ledger's own pages, and how many processes outlive the dispatcher."""
+    stage.refill(jobs, "nothing")
+    directory, environment = stage.new_ledger(jobs)
+    peaks = [0]
+
+    def watch(pid: int) -> None:
+        pages = sum(path.stat().st_blocks * 512 for path in directory.iterdir())
+        peaks.append(proportional_memory_bytes(pid) - pages)
+
+    stage.dispatch(environment, watch)
+    check_once(directory, range(1, jobs + 1))
+    return max(peaks) / 1_000_000, float(processes_of(stage.home))
+
+
+def measure_size(lab: Lab) -> Iterator[Figure]:
+    """An idle cycle and the views of operators with ten million rows, against ten thousand rows."""
+    rows = lab.scaled(LARGE_TABLE)
+    small = min(SMALL_TABLE, rows // 10)
+    with lab.stage() as large_stage, lab.stage() as small_stage:
+        for stage, count in ((large_stage, rows), (small_stage, small)):
+            fill_history(stage, count)
+            idle_cpu_ms(stage)
+        lab.say("idle cycles")
+        ours, theirs = alternately(
+            lambda: idle_cpu_ms(large_stage), lambda: idle_cpu_ms(small_stage), lab.times * IDLE_RUNS
+        )
+        yield Figure(f"idle cycle at {rows:,} rows: CPU", "ms", tuple(ours), tuple(theirs), at_most(1.3))
+        yield from _queries(lab, large_stage, small_stage, rows)
+
+
+def _queries(lab: Lab, large_stage: Stage, small_stage: Stage, rows: int) -> Iterator[Figure]:
+    """The time of each query inside one process, by name."""
+    lab.say("queries")
+    program = ("-m", "scripts.benchmark.programs.queries", str(lab.times * QUERY_RUNS))
+    large, small = (_timings(stage.run(*program).output) for stage in (large_stage, small_stage))
+    for name, values in large.items():
+        goal = at_most(1.3) if name == "claim" else Goal(at_most=100, of_ratio=False)
+        yield Figure(f"{name} at {rows:,} rows", "ms", values, small[name], goal)
+
+
+def _timings(output: str) -> dict[str, tuple[float, ...]]:
+    return {
+        name: tuple(map(float, values.split()))
+        for name, values in (line.split(":", 1) for line in output.splitlines())
+    }
+
+
+def fill_history(stage: Stage, rows: int) -> None:
+    """90 % done, 5 % dead, 5 % delayed; none is due."""
+    stage.lab.say(f"filling {rows:,} rows")
+    now, next_id = datetime.now(UTC), 1
+    for status, share, age in (("done", 0.9, 3), ("dead", 0.05, 3), ("pending", 0.05, -1)):
+        count = int(rows * share)
+        stage.insert(count, now - timedelta(days=age, milliseconds=count), status, first_id=next_id)
+        next_id += count
+    with stage.connect() as connection:
+        connection.execute(text(_ATTEMPTS_OF_DEAD_JOBS))
+    stage.settle()
+
+
+_ATTEMPTS_OF_DEAD_JOBS = (
+    "INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at)"
+    " SELECT id, 1, worker_id, 'failed', 'ValueError: no', 'error-1', finished_at"
+    " FROM mayfly_jobs WHERE status = 'dead'"
+)
+
+
+def _with(measure: Callable[..., Iterator[Figure]], *arguments: Any) -> Measure:
+    return lambda lab: measure(lab, *arguments)
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "drain": Benchmark("1,000,000 no-op jobs, against a bare loop", measure_drain),
+    "each": Benchmark('100,000 jobs with ack="each"', measure_each),
+    "async": Benchmark("500 jobs that wait, as coroutines", _with(measure_waiting, "wait_async", "async def")),
+    "threads": Benchmark("500 jobs that wait, in threads", _with(measure_waiting, "wait_threads", "threads=100")),
+    "idle": Benchmark("CPU of a cycle without work", measure_idle, scales=False),
+    "linger": Benchmark("from enqueue to start at 20 jobs/s with LINGER", measure_linger),
+    "size": Benchmark("idle cycles and queries at 10,000,000 rows", measure_size),
+    "enqueue": Benchmark(
+        "2,000 jobs one by one",
+        lambda lab: measure_enqueue(lab, "one", lab.scaled(2_000), "enqueue {:,} one by one", at_least(0.8)),
+    ),
+    "enqueue_many": Benchmark(
+        "100,000 jobs at once",
+        lambda lab: measure_enqueue(lab, "many", lab.scaled(100_000), "enqueue_many of {:,}", at_least(0.6)),
+    ),
+    "memory": Benchmark("memory of a drain, and processes left", measure_memory),
+}

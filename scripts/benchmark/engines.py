@@ -1,0 +1,133 @@
+"""What the benchmarks do differently on each database: generate rows, and wait until the server is idle."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import URL
+
+from mayfly.clock import pause
+
+TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes")
+
+
+class Engine(ABC):
+    """One kind of database. Servers run with their default settings."""
+
+    name: ClassVar[str]
+    driver: ClassVar[str]
+    bare_batch: ClassVar[int]  # the batch size with which the bare loop is fastest
+
+    @abstractmethod
+    def numbers(self, first: int, last: int) -> str:
+        """A table expression `numbers` with one column n."""
+
+    @abstractmethod
+    def time_of(self, start: datetime) -> str:
+        """An SQL expression: n milliseconds after `start`."""
+
+    @abstractmethod
+    def connect_arguments(self, url: URL) -> Mapping[str, Any]:
+        """The arguments of the driver's connect()."""
+
+    @abstractmethod
+    def settle(self, connection: Connection) -> None:
+        """Refresh statistics and write everything to disk, so that no run pays for the one before it."""
+
+    def empty(self, connection: Connection) -> None:
+        for table in TABLES:
+            connection.execute(text(f"TRUNCATE TABLE {table}"))
+
+
+class MariaDB(Engine):
+    name = "mariadb"
+    driver = "pymysql"
+    bare_batch = 1000
+    FLUSH_SETTINGS: ClassVar = {
+        "innodb_max_dirty_pages_pct": "0",
+        "innodb_io_capacity": "@@GLOBAL.innodb_io_capacity_max",
+    }
+
+    def numbers(self, first: int, last: int) -> str:
+        return f"(SELECT seq AS n FROM seq_{first}_to_{last}) AS numbers"
+
+    def time_of(self, start: datetime) -> str:
+        return f"TIMESTAMP'{start:%Y-%m-%d %H:%M:%S.%f}' + INTERVAL n * 1000 MICROSECOND"
+
+    def connect_arguments(self, url: URL) -> Mapping[str, Any]:
+        """Without TLS, as Mayfly connects on its own machine: PyMySQL would spend 30 ms on certificates."""
+        return {
+            "host": url.host, "port": url.port, "user": url.username, "password": url.password,
+            "database": url.database, "ssl_disabled": True,
+        }  # fmt: skip
+
+    def settle(self, connection: Connection) -> None:
+        """Flush until no page is dirty, for at most a minute; then the settings are restored."""
+        connection.execute(text("ANALYZE TABLE mayfly_jobs")).all()
+        usual = {name: self._setting(connection, name) for name in self.FLUSH_SETTINGS}
+        self._set(connection, self.FLUSH_SETTINGS)
+        for _ in range(300):
+            if not self._dirty_pages(connection):
+                break
+            pause(0.2)
+        self._set(connection, usual)
+
+    def _setting(self, connection: Connection, name: str) -> Any:
+        return connection.execute(text(f"SELECT @@GLOBAL.{name}")).scalar_one()
+
+    def _set(self, connection: Connection, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
+            connection.execute(text(f"SET GLOBAL {name} = {value}"))
+
+    def _dirty_pages(self, connection: Connection) -> int:
+        found = connection.execute(text("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")).one()
+        return int(found[1])
+
+
+class Postgres(Engine):
+    name = "postgres"
+    driver = "psycopg"
+    bare_batch = 100
+
+    def numbers(self, first: int, last: int) -> str:
+        return f"generate_series({first}, {last}) AS numbers(n)"
+
+    def time_of(self, start: datetime) -> str:
+        return f"TIMESTAMPTZ '{start:%Y-%m-%d %H:%M:%S.%f}+00' + n * INTERVAL '1 millisecond'"
+
+    def connect_arguments(self, url: URL) -> Mapping[str, Any]:
+        return {
+            "host": url.host, "port": url.port, "user": url.username, "password": url.password, "dbname": url.database
+        }  # fmt: skip
+
+    def settle(self, connection: Connection) -> None:
+        connection.execute(text("VACUUM ANALYZE mayfly_jobs"))
+        connection.execute(text("CHECKPOINT"))
+
+
+class SQLite(Engine):
+    name = "sqlite"
+    driver = "sqlite3"
+    bare_batch = 1000
+
+    def numbers(self, first: int, last: int) -> str:
+        counting = f"SELECT {first} UNION ALL SELECT n + 1 FROM counted WHERE n < {last}"
+        return f"(WITH RECURSIVE counted(n) AS ({counting}) SELECT n FROM counted) AS numbers"
+
+    def time_of(self, start: datetime) -> str:
+        return f"strftime('%Y-%m-%d %H:%M:%f000', '{start:%Y-%m-%d %H:%M:%S.%f}', (n / 1000.0) || ' seconds')"
+
+    def connect_arguments(self, url: URL) -> Mapping[str, Any]:
+        return {"database": url.database, "timeout": 60, "isolation_level": None}
+
+    def settle(self, connection: Connection) -> None:
+        connection.execute(text("PRAGMA wal_checkpoint(TRUNCATE)")).all()
+
+    def empty(self, connection: Connection) -> None:
+        for table in TABLES:
+            connection.execute(text(f"DELETE FROM {table}"))
+
+
+ENGINES: dict[str, Engine] = {each.name: each for each in (MariaDB(), Postgres(), SQLite())}
