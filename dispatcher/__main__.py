@@ -6,13 +6,12 @@ from typing import NoReturn
 
 from mayfly.clock import monotonic
 from mayfly.process import exits
-from mayfly.settings import Settings
-from mayfly.settings.quick import quick_settings
+from mayfly.settings import Settings, load_without_warnings
 
 
 def main() -> None:
     started = monotonic()
-    settings = quick_settings()
+    settings = load_without_warnings()
     if settings is not None and was_idle(settings, started):
         end(exits.SUCCESS)
     from dispatcher import cli  # here: it imports what most minutes can do without

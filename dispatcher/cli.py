@@ -28,8 +28,7 @@ from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import lock_path, open_state_dir, state_dir
 from mayfly.queue.count import find_lanes
 from mayfly.schema.version import require_version
-from mayfly.settings import Settings
-from mayfly.settings.quick import quick_settings
+from mayfly.settings import Settings, load_without_warnings
 from mayfly.stats.durations import TypeDurations
 
 
@@ -222,11 +221,11 @@ def _log_name(settings: Settings) -> str:
 
 
 def _load() -> tuple[Settings, Sequence[str]]:
-    """The settings, and what is doubtful about them: nothing where they could be read without pydantic."""
-    settings = quick_settings()
+    """The settings, and the warnings about them."""
+    settings = load_without_warnings()
     if settings is not None:
         return settings, ()
-    from mayfly.settings import load  # here: it brings pydantic along, and most settings are plain
+    from mayfly.settings import load  # here: it imports pydantic, and a snapshot usually spares that
 
     loaded = load()
     return loaded.settings, loaded.warnings

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mayfly.queue.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
-    from mayfly.settings.integrations import setting
+    from mayfly.settings.sources import setting
     from mayfly.workflows import batch, chain, step
 
 __version__ = "0.1.0"
@@ -34,7 +34,7 @@ _HOME = {
     "chain": "mayfly.workflows",
     "handler": "mayfly.registry",
     "schedule": "mayfly.schedules.declare",
-    "setting": "mayfly.settings.integrations",
+    "setting": "mayfly.settings.sources",
     "step": "mayfly.workflows",
     "utc_from_driver": "mayfly.db.dialects",
 }

@@ -13,7 +13,7 @@ from mayfly.clock import host_now
 from mayfly.log_messages import Level, LogMessage
 
 if TYPE_CHECKING:
-    from mayfly.settings.shape import Settings
+    from mayfly.settings.values import Settings
 
 LINE_BYTES = 4000  # a write below PIPE_BUF is never torn between processes
 LOG_NAME = "dispatcher.log"

@@ -16,7 +16,7 @@ from mayfly.errors import BadHandler, BadLimit, DuplicateHandler
 from mayfly.limits.limit import Limit
 from mayfly.queue.policy import Backoff
 from mayfly.schema.tables import NAME_LENGTH
-from mayfly.settings.integrations import find_integration
+from mayfly.settings.sources import find_integration
 
 if TYPE_CHECKING:
     from mayfly.job import Job

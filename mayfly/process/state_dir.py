@@ -10,7 +10,7 @@ from mayfly.errors import StateDirUnsafe
 from mayfly.settings.values import mask_password, without_password
 
 if TYPE_CHECKING:
-    from mayfly.settings.shape import Settings
+    from mayfly.settings.values import Settings
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - only our own 0700 directory below it is used, and checked
 MAX_NAME_LENGTH = 200  # file systems take 255
@@ -70,9 +70,11 @@ def leaving_paths(directory: Path) -> list[Path]:
 
 
 def _base(settings: "Settings") -> Path:
-    """Memory, where there is any: a reboot clears it, and no disk is written."""
-    if settings.state_dir is not None:
-        return settings.state_dir
+    return default_base() if settings.state_dir is None else settings.state_dir
+
+
+def default_base() -> Path:
+    """The user's own directory, without STATE_DIR. In memory if possible: a reboot clears it, no disk is written."""
     return _volatile() / f"mayfly-{os.getuid()}"
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mayfly.settings.values import SCHEDULE_FILES, under_home
 
 if TYPE_CHECKING:
-    from mayfly.settings.shape import Settings
+    from mayfly.settings.values import Settings
 
 NEXT_DUE_FILE = "schedules"
 NEVER = "never"

@@ -1,225 +1,134 @@
-"""How the values of settings are read from what people write. Pure, and cheap to import: no pydantic here.
+"""The settings as the rest of the product sees them: plain, read-only values. Does not import pydantic.
 
-A reader raises a bare ValueError where its field's description says all there is to say, and one with a
-clause of its own where it knows better what is wrong.
+The fields are declared once, in model.py. At run time these classes hold whatever a model or a snapshot has
+validated; for the type checker they have the fields of the models.
 """
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-KIB, MIB, GIB = 1024, 1024**2, 1024**3
-LONGEST_LINGER = 55.0  # seconds: to the end of the minute
-POLL_INTERVALS = (0.05, 5.0)  # seconds: below it the database is asked all the time, above it there is no hurry
+if TYPE_CHECKING:
+    from mayfly.settings.model import AccountModel, LaneModel, LaneOnlyModel, SettingsModel
+else:  # importing pydantic takes 150 ms
+    AccountModel, LaneModel, LaneOnlyModel, SettingsModel = (type("Model", (), {}) for _ in range(4))
 
-
-def size_text(count: int) -> str:
-    """As people write it, 67108864 is 64M; what is no round number stays as it is."""
-    for unit, letter in ((GIB, "G"), (MIB, "M"), (KIB, "K")):
-        if count and count % unit == 0:
-            return f"{count // unit}{letter}"
-    return str(count)
-
-
-# A letter means a power of 1024, with and without B or iB: what systemd, Docker and PHP mean by 512M.
-_UNITS = {"": 1, "K": KIB, "M": MIB, "G": GIB}
-_SIZE = r"([0-9]+)(?:(?:\.([0-9]+))? ?([KMG])(?:I?B)?)?"
-
-
-def read_size(value: object) -> object:
-    if not isinstance(value, str):
-        return refuse_bool(value)
-    match = re.fullmatch(_SIZE, value.strip().upper())
-    if match is None:
-        raise ValueError
-    whole, fraction, unit = match[1], match[2] or "", match[3] or ""
-    return int(whole + fraction) * _UNITS[unit] // 10 ** len(fraction)
-
-
-LONGEST_TIMEOUT = 7 * 24 * 3600.0  # seconds, of a long lane: who needs more than a week needs another tool
-_DURATIONS = {"": 1, "s": 1, "m": 60, "h": 3600}
-
-
-def read_seconds(value: object) -> object:
-    """90, or 90s, 15m, 3h."""
-    if not isinstance(value, str):
-        return refuse_bool(value)
-    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([smh]?)", value.strip())
-    if match is None:
-        raise ValueError
-    return float(match[1]) * _DURATIONS[match[2]]
-
-
-def refuse_bool(value: object) -> object:
-    # pydantic reads true as 1: `batch_size = true` in mayfly.toml would pass for a number.
-    if isinstance(value, bool):
-        raise ValueError  # noqa: TRY004 - pydantic lets a TypeError through
-    return value
-
-
-def read_modules(value: object) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ValueError
-    modules = tuple(name.strip() for name in names)
-    for module in modules:
-        if not all(part.isidentifier() for part in module.split(".")):
-            raise ValueError
-    return modules
-
-
-def read_functions(value: object) -> tuple[str, ...]:
-    """`module:function`: the colon says where the module's name ends, whatever can be imported just now."""
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ValueError
-    functions = tuple(name.strip() for name in names)
-    for function in functions:
-        module, _, name = function.partition(":")
-        if not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-            raise ValueError
-    return functions
-
-
-# Where schedules are looked for; these may be missing, others may not.
-SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")
-
-
-def read_paths(value: object) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str | Path) for name in names):
-        raise ValueError
-    paths = tuple(str(name).strip() for name in names)
-    if not all(paths):
-        raise ValueError
-    return paths
-
-
-def check_host_name(value: str) -> str:
-    if not (1 <= len(value) <= 64 and value.isprintable() and " " not in value):  # no other space is printable
-        raise ValueError
-    return value
-
-
-# Where a proxy shows the console: what is behind it has no other characters, so nothing need be escaped.
-PREFIX_RULE = "a path that begins with / and does not end with one, such as /mayfly"
-
-
-def check_prefix(value: str) -> str:
-    if not re.fullmatch(r"(/[A-Za-z0-9_.~-]+){1,8}", value):
-        raise ValueError
-    return value
-
-
-PASSWORD_HASH_RULE = "what `mayfly password` prints"  # noqa: S105 - what one looks like
-
-
-def check_password_hash(value: str) -> str:
-    """As argon2 writes it; whoever puts the password itself there must not find the console open for a guess."""
-    numbers = r"v=[0-9]+\$m=[0-9]+,t=[0-9]+,p=[0-9]+"
-    if not re.fullmatch(rf"\$argon2id\${numbers}\$[A-Za-z0-9+/]{{11,}}\$[A-Za-z0-9+/]{{22,}}", value):
-        raise ValueError
-    return value
-
-
-ENVIRONMENT_RULE = "1 to 32 printable characters"
-
-
-def check_environment(value: str) -> str:
-    if not (len(value.strip()) >= 1 and len(value) <= 32 and value.isprintable()):
-        raise ValueError
-    return value
-
-
-REDACTED = ("password", "secret", "token", "api_key", "authorization")  # named so by most who have any
-REDACT_RULE = "names of payload fields, separated by commas"
-
-
-def read_fields(value: object) -> tuple[str, ...]:
-    names = value.split(",") if isinstance(value, str) else value
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ValueError
-    fields = tuple(name.strip().lower() for name in names)
-    if not all(fields):
-        raise ValueError
-    return fields
-
-
-# What becomes of an effect that cannot be taken back and may have happened already.
-ON_DOUBT = ("hold", "resend")
-
-ROLES = ("viewer", "operator", "admin")  # each may what those before it may
-
-
-URL_RULE = "a URL that begins with http:// or https://"
-_HOST = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?"
-
-
-def check_url(value: str) -> str:
-    """Without an account, which would stand in logs of servers, and without a fragment, which no server sees."""
-    if not re.fullmatch(rf"https?://{_HOST}(?:[/?][!-\"$-~]*)?", value):
-        raise ValueError
-    return value
-
-
-SMTP_URL = "smtp://localhost:25"
-SMTP_RULE = "smtp://host:25 or smtps://host:465, with user:password@ before the host if need be"
-
-
-def check_smtp_url(value: str) -> str:
-    if not re.fullmatch(rf"smtps?://(?:[^\s:/@]+:[^\s/@]+@)?{_HOST}/?", value) or not value.isascii():
-        raise ValueError
-    return value
-
-
-WEBHOOK_SECRET_RULE = "whsec_ and the base64 of 24 to 64 random bytes"  # noqa: S105 - what one looks like
-
-
-def check_webhook_secret(value: str) -> str:
-    """As the Standard Webhooks have it."""
-    if not re.fullmatch(r"whsec_(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", value):
-        raise ValueError
-    encoded = value.removeprefix("whsec_")
-    if not 24 <= len(encoded) // 4 * 3 - encoded.count("=") <= 64:
-        raise ValueError
-    return value
-
-
-def check_address(value: str) -> str:
-    """Rather strict: it goes into the head of a mail."""
-    if not re.fullmatch(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9.-]+", value):
-        raise ValueError
-    return value
-
-
-def read_addresses(value: object) -> tuple[str, ...]:
-    addresses = value.split(",") if isinstance(value, str) else value
-    if not isinstance(addresses, list | tuple) or not all(isinstance(each, str) for each in addresses):
-        raise ValueError
-    return tuple(check_address(each.strip()) for each in addresses)
-
-
-TEXTFILE_RULE = "a file whose name ends in .prom: node_exporter reads no other"
-
-
-def check_textfile(path: Path) -> Path:
-    if path.suffix != ".prom":
-        raise ValueError
-    return path
-
-
-# One pattern for lanes and pools: what fits the column, a log line and a URL without being escaped.
+# Names of lanes, pools and accounts: they fit the column, a log line and a URL without being escaped.
 NAME_RULE = "1 to 64 of A-Z a-z 0-9 _ . : - and begin with a letter, a digit or _"
 NAME_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9_.:-]{0,63}$"
 
+Role = Literal["viewer", "operator", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)  # each has the rights of those before it
+SCHEDULE_FILES = ("cron.d/schedule", "cron.d/schedule.d")  # the default; these may be missing, others may not
+
+
+class Secret:
+    """A text that tracebacks and log lines do not show."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def get_secret_value(self) -> str:
+        return self._value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self._value == other._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+
+class ReadOnly:
+    """Attributes that are set once."""
+
+    def __init__(self, **values: Any) -> None:
+        vars(self).update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"can't set attribute {name!r}: settings are read-only")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+    def replace(self, **changes: Any) -> Self:
+        return type(self)(**{**vars(self), **changes})
+
+
+class LaneSettings(ReadOnly, LaneModel):
+    """The settings of one lane; None is the global value."""
+
+
+class AccountSettings(ReadOnly, AccountModel):
+    """An account of the web console."""
+
+
+class Settings(ReadOnly, SettingsModel):
+    """All settings of one installation."""
+
+    unset_lane: LaneSettings  # of a lane without settings of its own
+    lanes: Mapping[str, LaneSettings]  # type: ignore[assignment]
+    console_accounts: Mapping[str, AccountSettings]  # type: ignore[assignment]
+
+    @property
+    def longest_linger(self) -> float:
+        """Seconds; 0 where no lane lingers."""
+        return max([self.linger, *(each.linger or 0.0 for each in self.lanes.values())])
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether every cycle is reported somewhere, idle ones too."""
+        return self.has_alerts or any((self.heartbeat_url, self.metrics_textfile, self.otlp_endpoint))
+
+    @property
+    def has_alerts(self) -> bool:
+        return self.alert_webhook_url is not None or bool(self.alert_mail_to)
+
+    def lane(self, name: str) -> "ResolvedLane":
+        unset = vars(self.unset_lane)
+        own = vars(self.lanes[name]) if name in self.lanes else {}
+        given = {field: value for field, value in own.items() if value is not None}
+        is_long = given.get("worker_timeout", self.worker_timeout) > self.dispatch_timeout
+        # A job of a long lane must not wait for hours behind another one.
+        batch = {"batch_size": 1} if is_long else {}
+        return ResolvedLane(**{**unset, **vars(self), **batch, **given, "name": name, "is_long": is_long})
+
+
+class ResolvedLane(ReadOnly, SettingsModel, LaneOnlyModel):
+    """The settings that apply in one lane: its own, and the global ones for the rest."""
+
+    name: str
+    is_long: bool  # its runners outlive their dispatcher
+
 
 def under_home(path: Path, home: Path) -> Path:
-    """Relative paths belong to home, never to the current directory: cron starts elsewhere."""
+    """Relative paths are relative to home, never to the current directory: cron starts in another one.
+
+    Symbolic links are not resolved: a snapshot of the settings would keep the old target.
+    """
+    return Path(os.path.normpath(home / _without_tilde(path)))
+
+
+def _without_tilde(path: Path) -> Path:
     if path.parts[:1] and path.parts[0].startswith("~"):
         raise ValueError("must be written without ~, which is another directory for each user")
-    return (home / path).resolve()
+    return path
 
 
-# What people write, and the driver that it means.
+# --- database URLs ----------------------------------------------------------------------------------------
+
+DATABASE_RULE = "a URL that begins with sqlite:///, mysql://, mariadb://, postgres:// or postgresql://"
 _DRIVERS = {
     "sqlite": "sqlite",
     "sqlite+pysqlite": "sqlite",
@@ -231,15 +140,14 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
-DATABASE_RULE = "a URL that begins with sqlite:///, mysql://, mariadb://, postgres:// or postgresql://"
 
-# user:password@host:port/database?options. Stricter than SQLAlchemy, which takes what follows a stray @ for a
-# host, and not left to it, because settings must stay cheap to load.
+# user:password@host:port/database?options. Stricter than SQLAlchemy, which takes the text after a stray @ for a
+# host, and independent of it: importing SQLAlchemy takes 200 ms.
 _SERVER = r"(?:[^:/@]*(?::[^@]*)?@)?(?:\[[^\]/?]+\]|[^/:?@\[\]]*)(?::(?P<port>[0-9]{1,5}))?/[^?/@]+(?:\?[^@]*)?"
 
 
 def database_url(text: str, home: Path) -> str:
-    """The URL with its driver named and a SQLite path made absolute. Its errors never quote the URL."""
+    """The URL with its driver, and the path of a SQLite file made absolute. Errors never quote the URL."""
     scheme, separator, rest = text.strip().partition("://")
     driver = _DRIVERS.get(scheme.lower())
     if not separator or driver is None or not rest.isprintable():
@@ -253,7 +161,8 @@ def _sqlite(rest: str, home: Path) -> str:
         raise ValueError("must name a file, as in sqlite:///mayfly.db: one in memory ends with its process")
     if not path.startswith("/"):
         raise ValueError("needs three slashes before a relative path and four before an absolute one")
-    absolute = str(under_home(Path(path[1:]), home))
+    # Links are resolved: the host lock is named after the URL, and two spellings of one file must share it.
+    absolute = str((home / _without_tilde(Path(path[1:]))).resolve())
     if "%" in absolute or "?" in absolute:
         # SQLAlchemy 2.0 takes them as they are, 2.1 decodes them: two versions, two database files.
         raise ValueError("must be a path without % and ?, the one of MAYFLY_HOME included")
@@ -270,7 +179,7 @@ def _server(rest: str, scheme: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """A URL as database_url() gives it, without the user's password: what stays when that is changed."""
+    """A URL as database_url() returns it, without the password: it stays the same when the password changes."""
     scheme, separator, rest = url.partition("://")
     account, at, address = rest.partition("@")
     if not at or account.startswith("/"):  # no account, or the path of a file
@@ -279,7 +188,7 @@ def without_password(url: str) -> str:
 
 
 def mask_password(text: str) -> str:
-    """The text with *** for whatever could be a URL's password; rather too much masked than too little."""
-    # To the last @, because a password whose @ was not encoded would show its second half otherwise.
+    """The text with *** for everything that could be the password of a URL; in doubt it masks too much."""
+    # To the last @: otherwise the second half of a password with an unencoded @ would be shown.
     masked = re.sub(r"(://[^:/@]*):.*@", r"\1:***@", text, flags=re.DOTALL)
     return re.sub(r"([?&][^=&]*(?:pass|pwd|secret|token)[^=&]*=)[^&]*", r"\1***", masked, flags=re.IGNORECASE)

@@ -21,8 +21,7 @@ from mayfly.queue.insert import JobValidator, NewJob
 from mayfly.registry import Registry, declared, forget_local
 from mayfly.schema.tables import PENDING
 from mayfly.settings import Settings
-from mayfly.settings.shape import Secret
-from mayfly.settings.values import DATABASE_RULE, database_url, mask_password
+from mayfly.settings.values import DATABASE_RULE, Secret, database_url, mask_password
 
 TABLES = ("mayfly_jobs", "mayfly_attempts", "mayfly_runners", "mayfly_cycles", "mayfly_totals", "mayfly_lanes",
           "mayfly_schedules", "mayfly_batches", "mayfly_chains")  # fmt: skip
@@ -118,7 +117,7 @@ def using_database(url: str) -> Iterator[FreshDatabase]:
     """
     before = current_app()
     full_url = _read_url(url)
-    app = InlineApp(before.settings._replace(database_url=Secret(full_url)))
+    app = InlineApp(before.settings.replace(database_url=Secret(full_url)))
     use_app(app)
     try:
         with pinned_offset():

@@ -30,8 +30,7 @@ from mayfly.queue.outcome import Outcome, Settlement
 from mayfly.queue.outcome import OutcomeKind as Outcomes
 from mayfly.queue.pauses import Pause
 from mayfly.queue.settle import settle
-from mayfly.settings import load
-from mayfly.settings.shape import Settings
+from mayfly.settings import Settings, load
 from tests.database.factories import change_job, claim_jobs, in_threads, insert_runner, make_settler
 from tests.factories import NOON, insert_row, insert_rows
 

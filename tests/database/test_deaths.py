@@ -10,7 +10,7 @@ from tests.database.factories import change_job, claim_jobs, rows_of
 from tests.factories import insert_row, make_job
 from tests.tables import jobs
 
-SETTINGS = load_settings()._replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
+SETTINGS = load_settings().replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
 
 
 def test_each_hook_has_a_notice_of_its_own(database: Database) -> None:
@@ -31,7 +31,7 @@ def test_each_hook_has_a_notice_of_its_own(database: Database) -> None:
 def test_hooks_with_long_names_are_told_apart(database: Database) -> None:
     """By the end of the name: a key has room for 190 characters."""
     long = "a" * 200
-    announcer(SETTINGS._replace(hooks_on_dead=(f"{long}:mail", f"{long}:chat")), database)(make_job())
+    announcer(SETTINGS.replace(hooks_on_dead=(f"{long}:mail", f"{long}:chat")), database)(make_job())
 
     assert len(rows_of(database, jobs)) == 2
 

@@ -31,7 +31,6 @@ from mayfly.schedules.fire import fire_due
 from mayfly.schedules.next_due import file_signatures, may_be_due, write_next_due
 from mayfly.schema import tables as schema_tables
 from mayfly.settings import Settings, load
-from mayfly.settings.quick import quick_settings
 from tests import tables
 from tests.database.factories import run_sql, servers_only, sqlite_only
 from tests.examples import in_full
@@ -141,9 +140,7 @@ def environ(url: str, home: Path, **others: str) -> dict[str, str]:
 
 
 def quick(url: str, home: Path, **others: str) -> Settings:
-    found = quick_settings(environ(url, home, **others))
-    assert found is not None
-    return found
+    return load(environ(url, home, **others)).settings
 
 
 def probe_doubts(settings: Settings) -> list[str]:

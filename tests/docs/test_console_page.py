@@ -11,7 +11,8 @@ import pytest
 from console.web.actions import AT_ONCE
 from console.web.page import SCREENS
 from console.web.sessions import FIRST_WAIT, LONGEST_WAIT
-from mayfly.settings.values import REDACTED, ROLES
+from mayfly.settings.model import SettingsModel
+from mayfly.settings.values import ROLES
 from tests.docs.consoles import CHECKOUT, blocks, page_named
 from tests.process.installation import Installation
 
@@ -75,7 +76,7 @@ def test_the_figures_are_the_codes() -> None:
     """Where they are said in words."""
     assert (FIRST_WAIT, f"up to {LONGEST_WAIT / 60:g} minutes" in PAGE) == (30, True)
     assert f"More than {AT_ONCE} jobs" in PAGE
-    assert f"`{','.join(REDACTED)}`" in PAGE
+    assert f"`{','.join(SettingsModel.model_fields['redact'].default)}`" in PAGE
 
 
 def test_the_settings_are_settings() -> None:

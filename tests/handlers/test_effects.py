@@ -19,7 +19,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: str) -> None:
     """Wherever its handler runs; where the lane says nothing, what is usual for that effect holds."""
     app = current_app()
-    app.settings = app.settings._replace(lanes={"receipts": LaneSettings(on_doubt=word)})
+    app.settings = app.settings.replace(lanes={"receipts": LaneSettings(on_doubt=word)})
     told: dict[str, tuple[str | None, bool, bool]] = {}
 
     def tell(job: Job) -> None:

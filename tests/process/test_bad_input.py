@@ -78,9 +78,9 @@ def test_tables_newer_than_this_mayfly_are_left_alone(installation: Installation
 
 
 SETTINGS = {
-    "BATCH_SIZE=0": "BATCH_SIZE=0 (environment): must be a whole number from 1 to 1000",
-    "BATCH_SIZE=-1": "BATCH_SIZE=-1 (environment): must be a whole number from 1 to 1000",
-    "BATCH_SIZE=abc": "BATCH_SIZE=abc (environment): must be a whole number from 1 to 1000",
+    "BATCH_SIZE=0": "BATCH_SIZE=0 (environment): must be an integer from 1 to 1000",
+    "BATCH_SIZE=-1": "BATCH_SIZE=-1 (environment): must be an integer from 1 to 1000",
+    "BATCH_SIZE=abc": "BATCH_SIZE=abc (environment): must be an integer from 1 to 1000",
     "WORKER_TIMEOUT=55": "must be WORKER_TIMEOUT < DISPATCH_TIMEOUT < 60",
     "MAYFLY_HOME=/no/such/place": "must be the absolute path of an existing directory",
 }

@@ -6,7 +6,6 @@ import pytest
 
 from mayfly.process.state_dir import state_dir
 from mayfly.settings import load
-from mayfly.settings.quick import quick_settings
 
 
 def name_for(url: str, home: Path = Path("/srv"), host: str = "web-1") -> str:
@@ -38,12 +37,3 @@ def test_a_long_path_still_fits() -> None:
 
     assert len(one) <= 200
     assert one != other
-
-
-def test_an_idle_cycle_has_the_same(tmp_path: Path) -> None:
-    """Or it would not see that another one runs."""
-    environ = {"MAYFLY_HOME": str(tmp_path), "DATABASE_URL": "mysql://mayfly:x%40@db/app"}
-    quick = quick_settings(environ)
-
-    assert quick is not None
-    assert state_dir(quick) == state_dir(load(environ).settings)

@@ -69,7 +69,7 @@ def send(to: str = "bob@example.com", **fields: Any) -> Drained:
 def lane_says(on_doubt: str) -> None:
     """Of the lane that `send` uses, until the test ends."""
     app = current_app()
-    app.settings = app.settings._replace(lanes={"default": LaneSettings(on_doubt=on_doubt)})
+    app.settings = app.settings.replace(lanes={"default": LaneSettings(on_doubt=on_doubt)})
 
 
 def error_of(drained: Drained) -> str:

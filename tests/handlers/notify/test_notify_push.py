@@ -170,7 +170,7 @@ def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
     """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
     app = current_app()
-    app.settings = app.settings._replace(lanes={"notify": LaneSettings()._replace(on_doubt="hold")})
+    app.settings = app.settings.replace(lanes={"notify": LaneSettings(on_doubt="hold")})
     chat = subscribe("webhook")
     chat.manner = "half"
 

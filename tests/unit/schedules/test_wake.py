@@ -14,17 +14,14 @@ from mayfly.schedules.next_due import (
     schedule_files,
     write_next_due,
 )
-from mayfly.settings import Settings
-from mayfly.settings.quick import quick_settings
+from mayfly.settings import Settings, load
 from tests.factories import NOON
 
 MINUTE = timedelta(minutes=1)
 
 
 def settings_in(home: Path, **environ: str) -> Settings:
-    found = quick_settings({"MAYFLY_HOME": str(home), **environ})
-    assert found is not None
-    return found
+    return load({"MAYFLY_HOME": str(home), **environ}).settings
 
 
 @pytest.fixture

@@ -7,6 +7,9 @@ import pytest
 from mayfly.errors import SettingsError
 from mayfly.settings import Loaded, Origin, Settings, load
 
+HASH = "$argon2id$v=19$m=65536,t=3,p=4$bWF5Zmx5LW1heWZseS1tYQ$5QyVHmGj0iG9Nd9HtbOxN9Vn6xrOc5pVYk1oYdCVXEY"
+WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"  # of the Standard Webhooks' own examples
+
 
 def load_in(home: Path, environ: dict[str, str] | None = None, *, dotenv: str = "", toml: str = "") -> Loaded:
     if dotenv:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.settings import Settings
-from tests.unit.settings.loading import problem_in, settings_in
+from mayfly.settings.loading import PLAIN
+from tests.unit.settings.loading import HASH, WHSEC, problem_in, settings_in
 
 MIB = 1024**2
 
@@ -29,7 +29,7 @@ def test_a_count_is_a_whole_number_from_1_to_1000(tmp_path: Path, name: str, val
     """Anything else is one sentence: the name, what was given, where, and what is allowed."""
     problem = problem_in(tmp_path, {name: value})
 
-    assert problem == f"{name}={value} (environment): must be a whole number from 1 to 1000"
+    assert problem == f"{name}={value} (environment): must be an integer from 1 to 1000"
 
 
 @pytest.mark.parametrize("value", ["true", "[5]", "{ a = 5 }", "5.5", "nan", "1979-05-27"])
@@ -38,14 +38,14 @@ def test_a_count_in_toml_is_a_number_too(tmp_path: Path, value: str) -> None:
     problem = problem_in(tmp_path, toml=f"batch_size = {value}")
 
     assert problem.startswith("batch_size=")
-    assert problem.endswith(f" ({tmp_path}/mayfly.toml): must be a whole number from 1 to 1000")
+    assert problem.endswith(f" ({tmp_path}/mayfly.toml): must be an integer from 1 to 1000")
 
 
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("MIN_WORKERS", "0", "a whole number from 1 to MAX_WORKERS"),
-        ("HOST_MAX_WORKERS", "10001", "a whole number from 1 to 10000"),
+        ("MIN_WORKERS", "0", "an integer from 1 to MAX_WORKERS"),
+        ("HOST_MAX_WORKERS", "10001", "an integer from 1 to 10000"),
         ("WORKER_TIMEOUT", "0.9", "a number of seconds from 1, below DISPATCH_TIMEOUT"),
         ("WORKER_TIMEOUT", "inf", "a number of seconds from 1, below DISPATCH_TIMEOUT"),
         ("DISPATCH_TIMEOUT", "60", "a number of seconds above WORKER_TIMEOUT, below 60"),
@@ -83,7 +83,7 @@ def test_a_value_out_of_bounds_is_a_sentence_with_the_rule(tmp_path: Path, name:
     assert problem.endswith(f" (environment): must be {rule}")
 
 
-@pytest.mark.parametrize("name", sorted(set(Settings._fields) - {"home", "console_accounts", "lanes", "pools"}))
+@pytest.mark.parametrize("name", PLAIN)
 def test_an_empty_value_is_refused(tmp_path: Path, name: str) -> None:
     """NAME= is a mistake that no default covers up; the sentence says to give a value or to unset it."""
     problem = problem_in(tmp_path, {name.upper(): " "})
@@ -204,3 +204,89 @@ def test_a_host_without_a_usable_name_is_told_to_set_one(tmp_path: Path, monkeyp
     monkeypatch.setattr("socket.gethostname", lambda: "two words")
 
     assert problem_in(tmp_path).startswith("HOST_NAME (default): must be 1 to 64 printable characters")
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "read"),
+    [
+        ("HANDLERS", "handlers, shop.jobs", ("handlers", "shop.jobs")),
+        ("HOOKS_ON_DEAD", "app.mail:alarm, app.chat:alarm", ("app.mail:alarm", "app.chat:alarm")),
+        ("ALERT_MAIL_TO", "ann@example.com, ops@example.com", ("ann@example.com", "ops@example.com")),
+        ("SCHEDULE_FILES", "/etc/mayfly/schedule, /mine", (Path("/etc/mayfly/schedule"), Path("/mine"))),
+        ("METRICS_TEXTFILE", "/var/lib/mayfly.prom", Path("/var/lib/mayfly.prom")),
+        ("OTLP_ENDPOINT", "http://127.0.0.1:4318", "http://127.0.0.1:4318"),
+        ("CONSOLE_SESSION", "8h", 28_800.0),
+        ("CONSOLE_SESSION", "90.5s", 90.5),
+        ("CONSOLE_PREFIX", "/tools/mayfly", "/tools/mayfly"),
+        ("CONSOLE_ENVIRONMENT", "our staging", "our staging"),
+        ("REDACT", "Password, iban", ("password", "iban")),
+        ("BATCH_SIZE", " 5", 5),
+        ("KEEP_DONE_DAYS", "0.5", 0.5),
+    ],
+)
+def test_a_value_is_read_as_it_is_meant(tmp_path: Path, name: str, written: str, read: object) -> None:
+    """Lists, durations, paths, and numbers with white space around them."""
+    assert getattr(settings_in(tmp_path, {name: written}), name.lower()) == read
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("HEARTBEAT_URL", "https://hc-ping.com/0e8d3b2c"),
+        ("ALERT_WEBHOOK_SECRET", WHSEC),
+        ("ALERT_SMTP_URL", "smtps://a:b@mail.example.com"),
+        ("CONSOLE_PASSWORD_HASH", HASH),
+    ],
+)
+def test_a_secret_is_taken_as_it_is_and_not_shown(tmp_path: Path, name: str, written: str) -> None:
+    """Not even in a traceback."""
+    settings = settings_in(tmp_path, {name: written})
+
+    assert getattr(settings, name.lower()).get_secret_value() == written
+    assert written not in f"{settings} {settings!r}"
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("HEARTBEAT_URL", "hc-ping.com/x"),
+        ("HEARTBEAT_URL", "https://user:secret@hc-ping.com/x"),
+        ("OTLP_ENDPOINT", "http://127.0.0.1:4318/#x"),
+        ("ALERT_WEBHOOK_SECRET", "whsec_c2hvcnQ="),
+        ("ALERT_WEBHOOK_SECRET", WHSEC.removeprefix("whsec_")),
+        ("ALERT_MAIL_TO", "ann@example.com,"),
+        ("ALERT_MAIL_TO", "Ann <ann@example.com>"),
+        ("ALERT_MAIL_FROM", "a@b@c"),
+        ("ALERT_SMTP_URL", "mail.example.com:25"),
+        ("ALERT_SMTP_URL", "smtp://ann:sécret@mail.example.com"),
+        ("METRICS_TEXTFILE", "mayfly.txt"),
+        ("LANES__MAIL__LATENCY_TARGET", "0"),
+        ("LANES__MAIL__WORKER_TIMEOUT", "169h"),
+        ("LANES__MAIL__LINGER", "56"),
+        ("POLL_INTERVAL", "0.01"),
+        ("CONSOLE_PASSWORD_HASH", "correct horse battery"),
+        ("CONSOLE_PREFIX", "mayfly/"),
+        ("CONSOLE_PORT", "65536"),
+        ("CONSOLE_SESSION", "1d"),
+        ("CONSOLE_ENVIRONMENT", "e" * 33),
+        ("REDACT", "password,,token"),
+        ("SCHEDULE_FILES", "schedule,,mine"),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_refused(tmp_path: Path, name: str, written: str) -> None:
+    """With the rule of its setting."""
+    assert f"{name}" in (problem := problem_in(tmp_path, {name: written}))
+    assert " (environment): must be " in problem
+
+
+@pytest.mark.parametrize(
+    "toml", ["max_load = inf", f"max_load = {10**400}", "log_dir = 5", "database_url = 5", "handlers = [5]"]
+)
+def test_a_type_of_toml_that_does_not_fit_is_refused(tmp_path: Path, toml: str) -> None:
+    """TOML has types of its own."""
+    assert "mayfly.toml): must be " in problem_in(tmp_path, toml=toml)
+
+
+def test_an_alert_needs_a_key_to_be_signed_with(tmp_path: Path) -> None:
+    """Or its receiver could not tell it from a forged one."""
+    assert "needs ALERT_WEBHOOK_SECRET" in problem_in(tmp_path, {"ALERT_WEBHOOK_URL": "https://example.com/hook"})

@@ -6,8 +6,9 @@ import pytest
 
 from mayfly import setting
 from mayfly.errors import NoSuchSetting, SettingsError
-from mayfly.settings.integrations import find_integration
-from mayfly.settings.loading import integration_origins, load
+from mayfly.settings import load
+from mayfly.settings.loading import integration_origins
+from mayfly.settings.sources import find_integration
 
 
 @pytest.fixture

@@ -5,28 +5,24 @@ from pathlib import Path
 import pytest
 
 from mayfly.settings import ResolvedLane
+from mayfly.settings.model import LaneModel
 from tests.unit.settings.loading import problem_in, settings_in
+
+
+def of_lane(lane: ResolvedLane) -> dict[str, object]:
+    """Its name and every setting that a lane can have."""
+    return {name: getattr(lane, name) for name in ("name", "is_long", *LaneModel.model_fields)}
 
 
 def test_a_lane_that_nobody_mentions_has_the_global_values(tmp_path: Path) -> None:
     """Every lane can be asked for."""
     settings = settings_in(tmp_path, {"BATCH_SIZE": "7", "MAX_WORKERS": "9", "MIN_WORKERS": "2"})
 
-    assert settings.lane("any") == ResolvedLane(
-        "any",
-        7,
-        9,
-        2,
-        100,
-        50,
-        is_long=False,
-        linger=0,
-        rank=0,
-        pool=None,
-        external=False,
-        latency_target=None,
-        on_doubt=None,
-    )
+    assert of_lane(settings.lane("any")) == {
+        "name": "any", "batch_size": 7, "max_workers": 9, "min_workers": 2, "concurrency": 100, "worker_timeout": 50,
+        "is_long": False, "linger": 0, "rank": 0, "pool": None, "external": False, "latency_target": None,
+        "on_doubt": None,
+    }  # fmt: skip
 
 
 def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
@@ -47,10 +43,11 @@ def test_what_a_lane_says_itself_wins(tmp_path: Path) -> None:
         },
     )
 
-    assert settings.lane("send_email") == ResolvedLane(
-        "send_email", 5, 8, 1, 20, 50, is_long=False, linger=0, rank=-1, pool="email", external=True,
-        latency_target=300, on_doubt="resend",
-    )  # fmt: skip
+    assert of_lane(settings.lane("send_email")) == {
+        "name": "send_email", "batch_size": 5, "max_workers": 8, "min_workers": 1, "concurrency": 20,
+        "worker_timeout": 50, "is_long": False, "linger": 0, "rank": -1, "pool": "email", "external": True,
+        "latency_target": 300, "on_doubt": "resend",
+    }  # fmt: skip
     assert settings.pools == {"email": 3}
 
 
@@ -118,13 +115,13 @@ def test_a_lane_in_a_pool_without_a_cap_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("LANES__X__MAX_WORKERS", "0", "a whole number from 1 to 1000"),
-        ("LANES__X__BATCH_SIZE", "x", "a whole number from 1 to 1000"),
-        ("LANES__X__RANK", "1.5", "a whole number"),
+        ("LANES__X__MAX_WORKERS", "0", "an integer from 1 to 1000"),
+        ("LANES__X__BATCH_SIZE", "x", "an integer from 1 to 1000"),
+        ("LANES__X__RANK", "1.5", "an integer"),
         ("LANES__X__EXTERNAL", "maybe", "true or false"),
         ("LANES__X__POOL", "a b", "the name of a pool"),
         ("LANES__X__ON_DOUBT", "maybe", "hold or resend"),
-        ("POOLS__X", "0", "a whole number from 1 to 1000"),
+        ("POOLS__X", "0", "an integer from 1 to 1000"),
     ],
 )
 def test_a_lanes_value_out_of_bounds_is_named_as_it_was_written(
@@ -137,7 +134,7 @@ def test_a_lanes_value_out_of_bounds_is_named_as_it_was_written(
 @pytest.mark.parametrize("name", ["LANES__X__RANK", "POOLS__X"])
 def test_an_empty_value_of_a_lane_is_refused(tmp_path: Path, name: str) -> None:
     """As for every other setting."""
-    assert problem_in(tmp_path, {name: ""}).startswith(f"{name}= (environment): is empty; give a whole number")
+    assert problem_in(tmp_path, {name: ""}).startswith(f"{name}= (environment): is empty; give an integer")
 
 
 @pytest.mark.parametrize(

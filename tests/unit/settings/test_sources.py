@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mayfly.settings import Settings, load_settings
+from mayfly.settings import load_settings
 from mayfly.settings.model import SettingsModel
 from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
 
@@ -183,7 +183,11 @@ def test_every_plain_setting_has_one_origin(tmp_path: Path) -> None:
     """`mayfly config` leaves nothing out and says nothing twice."""
     names = [origin.name for origin in load_in(tmp_path).origins]
 
-    fields = [name.upper() for name in Settings._fields if name not in ("home", "console_accounts", "lanes", "pools")]
+    fields = [
+        name.upper()
+        for name in SettingsModel.model_fields
+        if name not in ("home", "console_accounts", "lanes", "pools")
+    ]
     assert names == ["MAYFLY_HOME", *fields]
 
 

@@ -1,0 +1,75 @@
+"""Write the tables of docs/settings.md from mayfly/settings/model.py: `.venv/bin/python -m scripts.settings_page`."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from mayfly.settings import load
+from mayfly.settings.loading import variable_of
+from mayfly.settings.model import AccountModel, LaneModel, SettingsModel, allowed_values
+
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
+BY_MACHINE = {"home": "[see below](#home)", "host_name": "the system's"}
+
+
+def page_with_tables(page: str) -> str:
+    """The page with each table between its marks written anew."""
+    for name, rows in (("settings", settings_rows()), ("lanes", lanes_rows()), ("accounts", accounts_rows())):
+        start, end = f"<!-- {name}: written by scripts/settings_page.py -->\n", f"<!-- end of {name} -->"
+        before, rest = page.split(start)
+        page = f"{before}{start}{_table(rows)}{end}{rest.split(end)[1]}"
+    return page
+
+
+def settings_rows() -> list[tuple[str, ...]]:
+    defaults = _shown_defaults()
+    rows = [
+        (f"`{variable_of((name,))}`", defaults.get(name, "none"), allowed_values(field), field.description or "")
+        for name, field in SettingsModel.model_fields.items()
+    ]
+    return [("name", "default", "allowed", "meaning"), *rows]
+
+
+def lanes_rows() -> list[tuple[str, ...]]:
+    fields = sorted(LaneModel.model_fields.items(), key=lambda item: item[0] not in SettingsModel.model_fields)
+    rows = [
+        (f"`{name}`", _lane_default(name, field.default), allowed_values(field), field.description or "")
+        for name, field in fields
+    ]
+    return [("name", "default", "allowed", "meaning"), *rows]
+
+
+def accounts_rows() -> list[tuple[str, ...]]:
+    rows = [
+        (f"`{name}`", allowed_values(field), field.description or "")
+        for name, field in AccountModel.model_fields.items()
+    ]
+    return [("name", "allowed", "meaning"), *rows]
+
+
+def _shown_defaults() -> Mapping[str, str]:
+    """As `mayfly config` shows them; paths as they are before they are put under home."""
+    with TemporaryDirectory() as home:
+        shown = {each.name: each.value.replace(f"{home}/", "") for each in load({"MAYFLY_HOME": home}).origins}
+    fields = {name: shown.get(variable_of((name,)), "none") for name in SettingsModel.model_fields}
+    return {name: value if value == "none" else f"`{value}`" for name, value in fields.items()} | BY_MACHINE
+
+
+def _lane_default(name: str, default: object) -> str:
+    if name in SettingsModel.model_fields:
+        return f"`{name.upper()}`"
+    return "none" if default is None else f"`{str(default).lower()}`"
+
+
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    first, *others = rows
+    lines = [first, tuple("---" for _ in first), *others]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def main() -> None:
+    PAGE.write_text(page_with_tables(PAGE.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
