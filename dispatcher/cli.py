@@ -28,7 +28,7 @@ from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import lock_path, open_state_dir, state_dir
 from mayfly.queue.count import find_lanes
 from mayfly.schema.version import require_version
-from mayfly.settings import Settings, load_without_warnings
+from mayfly.settings import Settings
 from mayfly.stats.durations import TypeDurations
 
 
@@ -221,10 +221,7 @@ def _log_name(settings: Settings) -> str:
 
 
 def _load() -> tuple[Settings, Sequence[str]]:
-    """The settings, and the warnings about them."""
-    settings = load_without_warnings()
-    if settings is not None:
-        return settings, ()
+    """The settings and the warnings about them; raises SettingsError."""
     from mayfly.settings import load  # here: it imports pydantic, and a snapshot usually spares that
 
     loaded = load()

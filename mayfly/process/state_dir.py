@@ -70,7 +70,8 @@ def leaving_paths(directory: Path) -> list[Path]:
 
 
 def _base(settings: "Settings") -> Path:
-    return default_base() if settings.state_dir is None else settings.state_dir
+    # Links are followed here and not in the settings: their snapshot would keep the old target.
+    return default_base() if settings.state_dir is None else settings.state_dir.resolve()
 
 
 def default_base() -> Path:

@@ -4,7 +4,6 @@ model.py declares every setting. The rest of the product gets plain, read-only v
 that an earlier process left (snapshot.py) or through the model (loading.py).
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from mayfly.settings.values import LaneSettings, ResolvedLane, Settings
@@ -17,14 +16,15 @@ __all__ = [
     "LaneSettings", "Loaded", "Origin", "ResolvedLane", "Settings", "load", "load_settings", "load_without_warnings",
 ]  # fmt: skip
 
-_MODULES = {
-    **dict.fromkeys(("Loaded", "Origin", "load"), "mayfly.settings.loading"),
-    **dict.fromkeys(("load_settings", "load_without_warnings"), "mayfly.settings.snapshot"),
-}
-
 
 def __getattr__(name: str) -> object:
-    """Imported on first use: loading.py imports pydantic, which costs more than an idle cycle."""
-    if name not in _MODULES:
+    """Imported on first use: loading imports pydantic, and snapshot imports modules that import this package."""
+    if name not in __all__:
         raise AttributeError(f"module 'mayfly.settings' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+    if name in ("load_settings", "load_without_warnings"):
+        from mayfly.settings import snapshot
+
+        return getattr(snapshot, name)
+    from mayfly.settings import loading
+
+    return getattr(loading, name)

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from mayfly.settings.loading import Loaded, Reading
     from mayfly.settings.sources import Given
 
-try:  # hashlib takes 2 ms to import; the random module of the standard library does the same
-    from _sha2 import sha256  # type: ignore[import-not-found, unused-ignore]
+try:  # hashlib takes 2 ms to import; the standard library's random avoids it in the same way
+    if sys.version_info >= (3, 12):
+        from _sha2 import sha256
+    else:
+        from _sha256 import sha256  # type: ignore[import-not-found]
 except ImportError:
-    try:
-        from _sha256 import sha256  # type: ignore[import-not-found, unused-ignore]  # until Python 3.11
-    except ImportError:
-        from hashlib import sha256
+    from hashlib import sha256
 
 MAX_SNAPSHOTS = 64  # one for each home and set of variables; the oldest are deleted
 MAX_BYTES = 1_000_000

@@ -53,6 +53,12 @@ class Run:
         return "dispatcher.cli" in self.modules
 
 
+def leave_snapshot(installation: Installation, **settings: str) -> None:
+    """Of the settings, as the first process with this environment does; the later ones are of interest here."""
+    script = "from mayfly.settings import load_settings; load_settings()"
+    assert Run(installation, "-c", script, **settings).returncode == 0
+
+
 def masked(text: str, home: Path) -> str:
     """Without what differs from one run to the next: times, numbers, where it was, what runners imported."""
     told = re.sub(r".* printed: import time: .*\n", "", text.replace(str(home), "HOME"))
@@ -72,12 +78,12 @@ OURS = {
     *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".next_due")),
     *(f"mayfly.schema{module}" for module in ("", ".tables", ".version")),
-    *(f"mayfly.settings{module}" for module in ("", ".conflicts", ".files", ".names")),
-    *(f"mayfly.settings{module}" for module in (".quick", ".rules", ".shape", ".sources", ".values")),
+    *(f"mayfly.settings{module}" for module in ("", ".snapshot", ".sources", ".values")),
 }
 STANDARD = {"collections", "contextlib", "datetime", "enum", "fcntl", "functools", "io", "os", "pathlib", "pwd", "re"}
 STANDARD |= {"stat", "sys", "threading", "time", "types", "typing", "urllib"}
-HEAVY = {"alembic", "asyncio", "click", "dataclasses", "json", "psutil", "pydantic", "sqlalchemy", "tomllib"}
+STANDARD |= {"json", "_sha256" if sys.version_info < (3, 12) else "_sha2"}  # for the snapshot of the settings
+HEAVY = {"alembic", "asyncio", "click", "dataclasses", "hashlib", "psutil", "pydantic", "sqlalchemy", "tomllib"}
 
 
 def bare_script(engine_name: str, url: str) -> str:
@@ -96,6 +102,7 @@ def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installati
     Think twice before a name is added: every host pays for it every minute.
     """
     installation.dispatch()  # the first one of a new SQLite file has something to do
+    leave_snapshot(installation)
     bare = Run(installation, "-c", bare_script(engine_name, installation.url)).modules
     standard = Run(installation, "-c", f"import runpy, {', '.join(sorted(STANDARD))}").modules
 
@@ -118,6 +125,7 @@ OTHERS = {
 @pytest.mark.every_database
 def test_a_cycle_with_work_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
     """SQLAlchemy and pydantic above all; and without the other databases: each of these costs 20 ms and more."""
+    leave_snapshot(installation)
     installation.enqueue("noop")
 
     worked = Run(installation, *MINUTE)
@@ -130,6 +138,7 @@ def test_a_cycle_with_work_does_without_what_is_dear(installation: Installation,
 def test_a_runner_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
     """From its claim to its last settlement, where no handler asks for more."""
     installation.dispatch()
+    leave_snapshot(installation, HANDLERS="tests.process.plain")
     (job_id,) = installation.enqueue("noop")
 
     ran = Run(installation, "-m", "runner", HANDLERS="tests.process.plain")
@@ -141,6 +150,7 @@ def test_a_runner_does_without_what_is_dear(installation: Installation, engine_n
 def test_to_enqueue_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
     """One by one and many at once, with and without a delay: an application has dear imports enough."""
     installation.dispatch()
+    leave_snapshot(installation, HANDLERS="tests.process.plain")
     script = (
         "import mayfly; mayfly.enqueue('noop', delay=5, unique_key='x'); mayfly.enqueue_many([{'type': 'noop'}] * 2)"
     )
@@ -167,8 +177,12 @@ def test_a_cycle_with_work_ends_as_soon_as_it_is_over(
 def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> None:
     """Also in an interpreter of its own, where nothing is inherited."""
     embedded.dispatch()
+    runs = []
+    for each in ("string", "handlers"):
+        leave_snapshot(embedded, HANDLERS=each)
+        runs.append(Run(embedded, "-m", "runner", HANDLERS=each))
 
-    plain, with_models = (Run(embedded, "-m", "runner", HANDLERS=each) for each in ("string", "handlers"))
+    plain, with_models = runs
 
     assert (plain.returncode, with_models.returncode) == (0, 0)
     assert ("pydantic" in plain.modules, "pydantic" in with_models.modules) == (False, True)
