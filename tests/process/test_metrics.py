@@ -173,7 +173,8 @@ def test_doctor_looks_at_the_directory(embedded: Installation) -> None:
 
 def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installation) -> None:
     """Neither an idle one nor one with work."""
-    embedded.dispatch()
+    embedded.new_interpreters = True
+    embedded.dispatch()  # leaves a snapshot of the settings: validating them imports much more
     embedded.enqueue("noop")
     watching = (
         "mayfly.alerts",
