@@ -75,7 +75,7 @@ def read_snapshot(environ: Mapping[str, str]) -> Settings | None:
         home = find_home(environ).path
         circumstances = _circumstances(environ, home)
         document = _document(_file(circumstances))
-        files = {Path(each): content_of(Path(each)) for each in document["files"]}
+        files = {file: _content(file) for file in map(Path, document["files"])}
         if document["key"] != _key(circumstances, environ, document["variables"], files):
             return None
         return _decoded(document, _Sources(environ, files, home))
@@ -93,6 +93,18 @@ def _document(file: Path) -> Any:
     if checksum != sha256(text).hexdigest().encode():
         raise ValueError("damaged")
     return json.loads(text)
+
+
+def _content(file: Path) -> bytes | None:
+    with suppress(FileNotFoundError):
+        _refuse_stream(file.stat())
+    return content_of(file)
+
+
+def _refuse_stream(facts: os.stat_result) -> None:
+    """A secret may come through a pipe, DATABASE_URL_FILE=/dev/fd/63: then it can be read only once."""
+    if stat.S_IFMT(facts.st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        raise ValueError("not a regular file")
 
 
 def _require_private(facts: os.stat_result, kind: int) -> None:
@@ -150,6 +162,9 @@ def write_snapshot(loaded: "Loaded", environ: Mapping[str, str]) -> None:
         file.parent.mkdir(mode=0o700, exist_ok=True)
         _require_private(file.parent.lstat(), stat.S_IFDIR)
         reading = loaded.reading
+        for path, content in reading.files.items():
+            if content is not None:
+                _refuse_stream(path.stat())
         key = _key(circumstances, environ, reading.variables, reading.files)
         text = json.dumps({"key": key, **_encoded(loaded.settings, reading)}).encode()
         _replace(file, sha256(text).hexdigest().encode() + b"\n" + text)

@@ -304,6 +304,30 @@ def test_a_secret_that_is_escaped_in_its_file_leaves_no_snapshot(place: Place) -
     assert place.read() is None
 
 
+def test_a_secret_from_a_pipe_leaves_no_snapshot(place: Place) -> None:
+    """Such as `DATABASE_URL_FILE=/dev/fd/63` of a shell's <(…): it can be read only once."""
+    reader, writer = os.pipe()
+    os.write(writer, b"mysql://mayfly:hunter2@db/app")
+    os.close(writer)
+    place.environ["DATABASE_URL_FILE"] = f"/dev/fd/{reader}"
+
+    loaded = place.write()
+    os.close(reader)
+
+    assert loaded.database_url.get_secret_value() == "mysql+pymysql://mayfly:hunter2@db/app"
+    assert not place.private.exists() or list(place.private.iterdir()) == []
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_read(place: Place) -> None:
+    """The model would find it empty; and one without a writer would be waited for."""
+    in_file(place)
+    place.write()
+    (place.home / "secret").unlink()
+    os.mkfifo(place.home / "secret")
+
+    assert place.read() is None
+
+
 def test_old_snapshots_are_deleted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every home and set of variables has its own."""
     monkeypatch.setattr(snapshot, "MAX_SNAPSHOTS", 3)
