@@ -448,7 +448,6 @@ DOUBTS: dict[str, tuple[Callable[[Installation], None], tuple[str, ...], dict[st
     "a dry run": (nothing, ("--dry-run",), {}),
     "an unknown option": (nothing, ("--dry",), {}),
     "a wrong setting": (nothing, (), {"BATCH_SIZE": "0"}),
-    "a setting that is written oddly": (nothing, (), {"BATCH_SIZE": " 5"}),
     "a setting in doubt": (nothing, (), {"BATCH_SIZ": "5"}),
     "a setting that does not fit another": (nothing, (), {"WORKER_TIMEOUT": "56"}),
     "a misspelled setting in mayfly.toml": (misspelled_toml, (), {}),

@@ -13,7 +13,7 @@ from tests.handlers.process.killing import drain_under_kills, rows_of
 from tests.handlers.providers import provider
 from tests.process.installation import Installation
 
-POSTS = 12_000
+POSTS = 24_000
 BODY = "x" * 1000
 KILLS = 3
 PART = 5000

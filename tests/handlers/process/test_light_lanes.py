@@ -5,7 +5,7 @@ from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert
 from tests.process.installation import Installation
-from tests.process.test_idle import Run
+from tests.process.test_idle import Run, leave_snapshot
 
 
 def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installation) -> None:
@@ -28,6 +28,7 @@ def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installat
 
 def test_a_runner_of_small_jobs_has_imported_none_of_it(embedded: Installation) -> None:
     """Not even HTTP, though the types of its lane could ask for it."""
+    leave_snapshot(embedded)
     embedded.enqueue("purge_sessions", lane="misc")
 
     ran = Run(embedded, "-m", "runner", "--lane", "misc")
