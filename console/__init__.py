@@ -1,1 +1,1 @@
-"""The HTTP API, and later the web page beside it. What it may import of ours: mayfly."""
+"""The web console and the HTTP API. Imports the library `mayfly`, and neither dispatcher nor runner."""

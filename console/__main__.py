@@ -1,3 +1,68 @@
-from console.cli import main
+"""`python -m console`: serve the web console and the HTTP API until SIGTERM or Ctrl-C."""
 
-main()
+import sys
+from ipaddress import ip_address
+
+import click
+
+from mayfly import log_messages
+from mayfly.bootstrap import open_database
+from mayfly.errors import ConsoleExposed, ConsoleMissing, ConsoleOpen
+from mayfly.log import echo_log
+from mayfly.process import command_line, exits
+from mayfly.schema.version import require_version
+from mayfly.settings import Settings, load
+
+CONNECTIONS = 8  # and as many threads: a request waits for a thread without holding a connection
+
+
+@click.command(
+    help="Serve the web console and the HTTP API at CONSOLE_HOST and CONSOLE_PORT until SIGTERM or Ctrl-C. "
+    "See docs/console.md and docs/http-api.md."
+)
+@click.option("--api-only", is_flag=True, help="Only the HTTP API, /metrics and /health: no pages, no password.")
+def command(api_only: bool) -> int:
+    try:
+        from console.server import serve  # here, so that a missing package is an error message, not a traceback
+    except ModuleNotFoundError as error:
+        raise ConsoleMissing(error.name or "") from error
+    loaded = load()
+    settings = loaded.settings
+    check_exposure(settings)
+    check_password(settings, api_only)
+    log = echo_log(settings, "CONSOLE", sys.stderr)
+    for warning in loaded.warnings:
+        log.say(log_messages.setting_warning(warning))
+    database = open_database(settings, CONNECTIONS)
+    try:
+        database.read(require_version)
+        serve(settings, database, log, CONNECTIONS, api_only)
+    finally:
+        database.close()
+    return exits.SUCCESS
+
+
+def check_password(settings: Settings, api_only: bool) -> None:
+    if not api_only and settings.console_password_hash is None and not settings.console_accounts:
+        raise ConsoleOpen
+
+
+def check_exposure(settings: Settings) -> None:
+    """Refuse to send tokens and passwords over a network without TLS."""
+    if not settings.console_tls_proxy and not is_loopback(settings.console_host):
+        raise ConsoleExposed(settings.console_host)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def main() -> None:
+    command_line.run_command(command, "python -m console")
+
+
+if __name__ == "__main__":
+    main()

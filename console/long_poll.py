@@ -1,4 +1,4 @@
-"""Let hundreds wait for work with one look at the database for all of them."""
+"""Let hundreds of workers wait for jobs with one database query for all of them."""
 
 import asyncio
 from collections import Counter
@@ -8,98 +8,97 @@ from dataclasses import dataclass, field
 
 from mayfly.clock import monotonic
 
-POLL_SECONDS = 0.25  # how often, while somebody waits; whoever comes is looked for at once
+POLL_SECONDS = 0.25  # between two queries while anything waits; a new waiter is checked at once
 
-Poll = Callable[[Mapping[str, int]], Awaitable[Mapping[str, int]]]  # lanes, and how many jobs of each at most
+CountDue = Callable[[Mapping[str, int]], Awaitable[Mapping[str, int]]]  # due jobs by lane, each up to a maximum
 
 
 @dataclass(eq=False)
 class Waiter:
     lanes: Sequence[str]
     until: float  # monotonic
-    woken: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    found: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class LongPoll:
-    """Whoever waits is woken when there is a job for him, the one that has waited longest first.
+    """Wakes waiters in the order in which they came, one per due job: the others would find it taken."""
 
-    Each due job wakes one: a crowd that runs for the same job would only find it gone.
-    """
-
-    def __init__(self, look: Poll) -> None:
-        self._look = look
-        self._waiting: list[Waiter] = []
+    def __init__(self, count_due: CountDue) -> None:
+        self._count_due = count_due
+        self._waiters: list[Waiter] = []
         self._nudged = asyncio.Event()
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def wait(self, lanes: Sequence[str], until: float, in_vain: bool = False) -> bool:
-        """Whether there is something to pull, by a look that begins after this; False once the time is over.
+    async def wait(self, lanes: Sequence[str], until: float, was_in_vain: bool = False) -> bool:
+        """True when a query that starts after this call finds a due job; False when the time is over.
 
-        Who was woken in vain, because somebody holds what he saw, waits for the next look in its turn.
+        A waiter whose last wake-up was in vain, because another transaction holds the job, waits for the next
+        regular query instead of causing one.
         """
         if self._is_closed:
             return False
         waiter = Waiter(lanes, until)
-        self._waiting.append(waiter)
-        if not in_vain:
+        self._waiters.append(waiter)
+        if not was_in_vain:
             self.nudge()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_on())
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
         try:
-            return await waiter.woken
+            return await waiter.found
         finally:
-            with suppress(ValueError):  # unless it was let go already
-                self._waiting.remove(waiter)
+            with suppress(ValueError):  # removed already when it was woken
+                self._waiters.remove(waiter)
 
     def nudge(self) -> None:
-        """Look at once: somebody came, or something was enqueued."""
+        """Query at once: there is a new waiter, or a new job."""
         self._nudged.set()
 
     def close(self) -> None:
-        """Nobody waits any longer."""
+        """End all waits, with False."""
         self._is_closed = True
-        self._let_go(self._waiting, found=False)
+        self._release(self._waiters, found=False)
 
-    async def _look_on(self) -> None:
-        while self._waiting:
+    async def _poll(self) -> None:
+        while self._waiters:
             await self._pause()
             self._nudged.clear()
-            asking = list(self._waiting)  # who comes during the look has not been looked for
-            wanted = Counter(lane for each in asking for lane in each.lanes)
-            [due] = await asyncio.gather(self._look(wanted), return_exceptions=True)
+            waiters = list(self._waiters)  # not those that come during the query
+            wanted = Counter(lane for each in waiters for lane in each.lanes)
+            [due] = await asyncio.gather(self._count_due(wanted), return_exceptions=True)
             if isinstance(due, BaseException):
-                self._fail(asking, due)  # each who waits answers for itself
+                self._fail(waiters, due)
                 continue
-            self._wake(asking, due)
-            self._let_go([each for each in asking if each.until <= monotonic()], found=False)
+            self._wake(waiters, due)
+            self._release([each for each in waiters if each.until <= monotonic()], found=False)
 
     async def _pause(self) -> None:
-        """Until the next look is due: at once, if somebody has come."""
+        """Until the next query is due, or a nudge."""
         if self._nudged.is_set():
             return
-        seconds = min(POLL_SECONDS, max(0.0, min(each.until for each in self._waiting) - monotonic()))
+        seconds = min(POLL_SECONDS, max(0.0, min(each.until for each in self._waiters) - monotonic()))
         with suppress(TimeoutError):
             await asyncio.wait_for(self._nudged.wait(), seconds)
 
-    def _wake(self, asking: Sequence[Waiter], due: Mapping[str, int]) -> None:
+    def _wake(self, waiters: Sequence[Waiter], due: Mapping[str, int]) -> None:
         left = Counter(due)
-        for each in asking:
+        for each in waiters:
             lane = next((lane for lane in each.lanes if left[lane] > 0), None)
             if lane is not None:
                 left[lane] -= 1
-                self._let_go([each], found=True)
+                self._release([each], found=True)
 
-    def _let_go(self, waiters: Sequence[Waiter], found: bool) -> None:
+    def _release(self, waiters: Sequence[Waiter], found: bool) -> None:
         for each in list(waiters):
-            if not each.woken.done():
-                each.woken.set_result(found)
+            if not each.found.done():
+                each.found.set_result(found)
             with suppress(ValueError):
-                self._waiting.remove(each)
+                self._waiters.remove(each)
 
     def _fail(self, waiters: Sequence[Waiter], error: BaseException) -> None:
+        """Each request reports the error for itself."""
         for each in waiters:
-            if not each.woken.done():
-                each.woken.set_exception(error)
+            if not each.found.done():
+                each.found.set_exception(error)
             with suppress(ValueError):
-                self._waiting.remove(each)
+                self._waiters.remove(each)

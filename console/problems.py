@@ -1,7 +1,7 @@
-"""Answers that say what is wrong, in one form (RFC 9457), and which of our errors gets which."""
+"""Error responses: problem details (RFC 9457) for programs, an error page for people."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.encoders import jsonable_encoder
@@ -10,48 +10,66 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
+from console.context import context_of
 from mayfly import errors, log_messages
 from mayfly.errors import MayflyError
 
-PROBLEM = "application/problem+json"
-DATABASE_AWAY = "The database can't be worked with just now. Try again in a while; /health tells when it is back."
-DATABASE_AWAY_UNKNOWN = (
-    "The database went away before it said whether the jobs are enqueued. Look before you enqueue them again; with "
-    "an Idempotency-Key or unique keys it is safe to ask again."
-)
-DATABASE_AWAY_PAGE = "The database does not answer just now. Nothing is lost; this page looks again by itself."
-UNKNOWN_TO_PAGE = "The database went away before it said whether it was done. Look before you do it again."
-MISTAKE = "This is a mistake of Mayfly's; its log has the details."
-RETRY_SECONDS = 5
-SHAPES = ("one job", "many jobs")  # of a body that may be either
+PROBLEM_TYPE = "application/problem+json"
+RETRY_AFTER = {"Retry-After": "5"}  # seconds, while the database is unavailable
+BODY_SHAPES = ("one job", "many jobs")  # of a body that may be either
 
-STATUSES: Sequence[tuple[type[MayflyError], int]] = (
-    (errors.DatabaseError, 503),
-    (errors.PayloadTooLarge, 413),
-    (errors.ResultTooLarge, 413),
-    (errors.KeyHeld, 409),
-    (errors.StaleClaim, 409),
-    (errors.NothingToDo, 409),
-    (errors.UnknownJob, 404),
-    (errors.UsageError, 422),
+# These replace the text of a database error, which names servers and users: that goes to the log.
+DATABASE_UNAVAILABLE = "The database is unavailable. Try again later; /health shows when it is back."
+COMMIT_UNKNOWN = (
+    "The connection to the database was lost before it confirmed that the jobs are enqueued. Check before you "
+    "enqueue them again; with an Idempotency-Key or unique keys it is safe to repeat the request."
 )
-TITLES = {
-    400: "Bad request",
-    401: "No valid token",
-    403: "The token is not for this",
-    404: "Not found",
-    405: "Not this method",
-    409: "It is not as you think",
-    413: "Too large",
-    422: "Something in the request is wrong",
-    429: "Too many requests",
-    500: "Mayfly made a mistake",
-    503: "The database is away",
+DATABASE_UNAVAILABLE_PAGE = "The database is unavailable. Nothing is lost; this page reloads by itself."
+COMMIT_UNKNOWN_PAGE = (
+    "The connection to the database was lost before it confirmed the action. Check its result before you repeat it."
+)
+INTERNAL_ERROR = "This is a bug in Mayfly; the log of the console has the details."
+
+
+class ProblemKind(NamedTuple):
+    title: str
+    code: str  # for programs: it stays, whatever becomes of the texts
+
+
+KINDS = {
+    400: ProblemKind("Bad request", "bad_request"),
+    401: ProblemKind("Unauthorized", "unauthorized"),
+    403: ProblemKind("Forbidden", "forbidden"),
+    404: ProblemKind("Not found", "not_found"),
+    405: ProblemKind("Method not allowed", "method_not_allowed"),
+    409: ProblemKind("Conflict", "conflict"),
+    413: ProblemKind("Content too large", "content_too_large"),
+    422: ProblemKind("Invalid request", "invalid_request"),
+    429: ProblemKind("Too many requests", "rate_limited"),
+    500: ProblemKind("Internal error", "internal_error"),
+    503: ProblemKind("Database unavailable", "database_unavailable"),
 }
+UNKNOWN_KIND = ProblemKind("Error", "error")
+
+# The first class that fits decides.
+ERRORS: Sequence[tuple[type[MayflyError], int, str]] = (
+    (errors.CommitUnknown, 503, "commit_unknown"),
+    (errors.DatabaseError, 503, "database_unavailable"),
+    (errors.PayloadTooLarge, 413, "payload_too_large"),
+    (errors.ResultTooLarge, 413, "result_too_large"),
+    (errors.KeyHeld, 409, "unique_key_held"),
+    (errors.StaleClaim, 409, "stale_claim"),
+    (errors.NothingToDo, 409, "nothing_to_do"),
+    (errors.UnknownJob, 404, "unknown_job"),
+    (errors.KeyReused, 422, "idempotency_key_reused"),
+    (errors.NotExternal, 422, "lane_not_external"),
+    (errors.UsageError, 422, "invalid_request"),
+    (MayflyError, 500, "internal_error"),
+)
 
 
 class RequestRefused(Exception):
-    """Somebody who does not get past the door, with the answer that says why."""
+    """Raised by AuthMiddleware, outside of FastAPI's exception handlers."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
         self.status = status
@@ -65,91 +83,97 @@ class WrongField(BaseModel):
 
 
 class ProblemDetails(BaseModel):
-    """What went wrong, and what to do about it."""
+    """What went wrong and what to do about it. Programs should decide by `code`, or by the status."""
 
     title: str
     status: int
+    code: str
     detail: str
     errors: list[WrongField] = []
 
 
 def schemas() -> dict[str, Any]:
-    """Of Problem, and of what is in it."""
+    """For the components of the OpenAPI document."""
     schema = ProblemDetails.model_json_schema(ref_template="#/components/schemas/{model}")
     return {**schema.pop("$defs"), "Problem": schema}
 
 
 def described(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """For the OpenAPI document: these answers, and those that every request may get."""
-    content = {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    """For the OpenAPI document: these statuses, and those that every request may get."""
+    content = {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {
-        status: {"description": TITLES[status], "content": content}
+        status: {"description": KINDS[status].title, "content": content}
         for status in sorted({*statuses, 401, 403, 429, 503})
     }
 
 
-def problem(
-    status: int, detail: str, wrong: Sequence[WrongField] = (), headers: dict[str, str] | None = None
+def title_of(status: int) -> str:
+    return KINDS.get(status, UNKNOWN_KIND).title
+
+
+def json_problem(
+    status: int,
+    detail: str,
+    code: str | None = None,
+    wrong: Sequence[WrongField] = (),
+    headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    found = ProblemDetails(title=TITLES.get(status, "Refused"), status=status, detail=detail, errors=list(wrong))
-    body = jsonable_encoder(found)
-    return JSONResponse(body, status, headers, media_type=PROBLEM)
+    title, usual_code = KINDS.get(status, UNKNOWN_KIND)
+    details = ProblemDetails(title=title, status=status, code=code or usual_code, detail=detail, errors=list(wrong))
+    return JSONResponse(jsonable_encoder(details), status, headers, media_type=PROBLEM_TYPE)
 
 
-def status_of(error: MayflyError) -> int:
-    return next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
+ErrorPage = Callable[[Request, int, str, Mapping[str, str]], Response]
 
 
-def of_mayfly(error: MayflyError) -> JSONResponse:
-    status = status_of(error)
-    if status == 503:  # the sentence names servers and users: it is for the log
-        detail = DATABASE_AWAY_UNKNOWN if isinstance(error, errors.CommitUnknown) else DATABASE_AWAY
-        return problem(status, detail, headers={"Retry-After": str(RETRY_SECONDS)})
-    return problem(status, str(error), [WrongField(field=each, message=str(error)) for each in fields_of(error)])
+def install(app: FastAPI, error_page: ErrorPage | None = None) -> None:
+    """Without `error_page` every error is JSON."""
 
-
-def fields_of(error: MayflyError) -> Sequence[str]:
-    found: Sequence[str] = getattr(error, "fields", ())
-    return found
-
-
-Told = Callable[[Request, int, str, Mapping[str, str]], Response]
-
-
-def install(app: FastAPI, as_page: Told | None = None) -> None:
-    """`as_page` tells people what programs are told in JSON."""
-
-    def told(request: Request, answer: JSONResponse, detail: str) -> Response:
-        is_page = as_page is not None and request.state.is_page
-        headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
-        return as_page(request, answer.status_code, detail, headers) if as_page and is_page else answer
+    def respond(request: Request, problem: JSONResponse, text: str) -> Response:
+        if error_page is None or not request.state.is_page:
+            return problem
+        headers = {name: value for name, value in problem.headers.items() if not name.startswith("content-")}
+        return error_page(request, problem.status_code, text, headers)
 
     @app.exception_handler(MayflyError)
-    async def mayfly_error(request: Request, error: MayflyError) -> Response:
-        if isinstance(error, errors.DatabaseError):
-            request.app.state.site.log.say(log_messages.request_failed(request.method, request.url.path, str(error)))
-        is_away = isinstance(error, errors.DatabaseError) and not isinstance(error, errors.CommitUnknown)
-        detail = DATABASE_AWAY_PAGE if is_away else UNKNOWN_TO_PAGE if status_of(error) == 503 else str(error)
-        return told(request, of_mayfly(error), detail)
+    async def on_mayfly_error(request: Request, error: MayflyError) -> Response:
+        return respond(request, _mayfly_problem(request, error), _page_text(error))
 
     @app.exception_handler(RequestValidationError)
-    async def not_valid(request: Request, error: RequestValidationError) -> Response:
-        """Never the value itself: it may be a secret."""
-        wrong = [WrongField(field=_path(each["loc"]), message=each["msg"]) for each in error.errors()]
+    async def on_validation_error(request: Request, error: RequestValidationError) -> Response:
+        """Never with the value itself: it may be a secret."""
+        wrong = [WrongField(field=_field(each["loc"]), message=each["msg"]) for each in error.errors()]
         detail = "; ".join(f"{each.field}: {each.message}" for each in wrong)
-        return told(request, problem(422, detail, wrong), detail)
+        return respond(request, json_problem(422, detail, wrong=wrong), detail)
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
+    async def on_http_error(request: Request, error: HTTPException) -> Response:
         detail = str(error.detail)
-        return told(request, problem(error.status_code, detail, headers=dict(error.headers or {})), detail)
+        return respond(request, json_problem(error.status_code, detail, headers=error.headers), detail)
 
     @app.exception_handler(Exception)
-    async def mistake(request: Request, _error: Exception) -> Response:
-        return told(request, problem(500, MISTAKE), MISTAKE)
+    async def on_bug(request: Request, _error: Exception) -> Response:
+        return respond(request, json_problem(500, INTERNAL_ERROR), INTERNAL_ERROR)
 
 
-def _path(location: Sequence[str | int]) -> str:
-    """Without where it came from, and without how it was understood, unless that is all there is."""
-    inner = [each for each in location[1:] if each not in SHAPES]
+def _mayfly_problem(request: Request, error: MayflyError) -> JSONResponse:
+    status, code = next((status, code) for kind, status, code in ERRORS if isinstance(error, kind))
+    if isinstance(error, errors.DatabaseError):
+        log = context_of(request).log
+        log.say(log_messages.request_failed(request.method, request.url.path, str(error)))
+        detail = COMMIT_UNKNOWN if isinstance(error, errors.CommitUnknown) else DATABASE_UNAVAILABLE
+        return json_problem(status, detail, code, headers=RETRY_AFTER)
+    fields: Sequence[str] = getattr(error, "fields", ())
+    return json_problem(status, str(error), code, [WrongField(field=each, message=str(error)) for each in fields])
+
+
+def _page_text(error: MayflyError) -> str:
+    if isinstance(error, errors.CommitUnknown):
+        return COMMIT_UNKNOWN_PAGE
+    return DATABASE_UNAVAILABLE_PAGE if isinstance(error, errors.DatabaseError) else str(error)
+
+
+def _field(location: Sequence[str | int]) -> str:
+    """Without the source (body, query) and without the shape of the body, unless there is nothing else."""
+    inner = [each for each in location[1:] if each not in BODY_SHAPES]
     return ".".join(map(str, inner or location[:1]))

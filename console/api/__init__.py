@@ -1,4 +1,4 @@
-"""Version 1 of the HTTP API: a file for each kind of thing that is asked."""
+"""Version 1 of the HTTP API."""
 
 from fastapi import APIRouter
 

@@ -1,4 +1,4 @@
-"""What can be done to jobs: the verbs of the command line, in the name of a token."""
+"""Retry, cancel, discard and delay jobs: one by its id, or all that match a filter."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -6,21 +6,31 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from console.api.schemas import MAX_JOBS, Asker, Body, Here, JobId, JsonRoute, Timestamp, needs
+from console.api.schemas import (
+    MAX_JOBS,
+    Context,
+    JobId,
+    JsonRoute,
+    ReasonRequest,
+    Timestamp,
+    TokenActor,
+    requires,
+)
 from console.context import ConsoleContext
 from console.problems import described
+from console.tasks import as_bulk_result
 from mayfly import admin
 from mayfly.admin import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Cancelled, Verb
-from mayfly.admin.audit import HTTP, Actor
-from mayfly.admin.auth import OPERATE, Token
+from mayfly.admin.audit import Actor
+from mayfly.admin.auth import OPERATE
 from mayfly.admin.filters import JobFilter
 from mayfly.errors import NothingToDo, UnknownJob
 
-router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[needs(OPERATE)])
+router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[requires(OPERATE)])
 
-
-class ReasonRequest(Body):
-    reason: str | None = None
+ONE = described(404, 409, 422)
+MANY = described(422)
+NO_REASON = ReasonRequest()
 
 
 class DelayRequest(ReasonRequest):
@@ -28,7 +38,7 @@ class DelayRequest(ReasonRequest):
 
 
 class FilterRequest(ReasonRequest):
-    """The jobs that have all of what is named; with `dry_run` they are only counted, to 10,000 and one at most."""
+    """Jobs that match all given fields. With `dry_run` they are only counted, up to 10,001."""
 
     ids: Annotated[list[int] | None, Field(max_length=MAX_JOBS)] = None
     lane: str | None = None
@@ -41,18 +51,9 @@ class FilterRequest(ReasonRequest):
     dry_run: bool = False
 
     @property
-    def which(self) -> JobFilter:
-        ids = None if self.ids is None else tuple(self.ids)
-        named = (
-            self.group_key,
-            self.lane,
-            self.type,
-            self.status,
-            self.created_before,
-            self.created_after,
-            self.error,
-        )
-        return JobFilter(ids, *named)
+    def job_filter(self) -> JobFilter:
+        fields = self.model_dump(include={*FilterRequest.model_fields} - {"ids", "dry_run", "reason"})
+        return JobFilter(ids=None if self.ids is None else tuple(self.ids), **fields)
 
 
 class DelayFilterRequest(FilterRequest):
@@ -60,7 +61,7 @@ class DelayFilterRequest(FilterRequest):
 
 
 class ActionResponse(BaseModel):
-    """`told`: they run, and were told to end. `held`: left as they are, since another job holds their unique key."""
+    """`told`: running jobs that were asked to stop. `held`: skipped, because another job holds their unique key."""
 
     changed: int
     told: int = 0
@@ -71,89 +72,91 @@ class FoundResponse(BaseModel):
     would_change: int
 
 
-def _response(done: BulkResult | Cancelled) -> ActionResponse:
-    if isinstance(done, Cancelled):
-        return ActionResponse(changed=done.ended, told=done.told)
-    return ActionResponse(changed=done.changed, told=done.told, held=done.held)
-
-
-def _act(site: ConsoleContext, token: Token, verb: Verb, which: JobFilter, said: ReasonRequest) -> ActionResponse:
-    actor = Actor(token.name, HTTP)
-    if isinstance(said, DelayRequest | DelayFilterRequest):
-        return _response(admin.delay(site.database, which, said.until, actor, said.reason))
-    carry_out: Callable[..., BulkResult | Cancelled] = getattr(admin, verb.name)
-    return _response(carry_out(site.database, which, actor, said.reason))
-
-
-def _act_on_one(site: ConsoleContext, token: Token, verb: Verb, job_id: int, said: ReasonRequest) -> ActionResponse:
-    """404 where there is none, 409 where it is not as it would have to be."""
-    which = JobFilter(ids=(job_id,))
-    did = _act(site, token, verb, which, said)
-    if did.changed or did.told:
-        return did
-    [*found] = site.database.read(lambda connection: admin.list_jobs(connection, which)).jobs
-    if not found:
-        raise UnknownJob(job_id)
-    raise NothingToDo(verb.name, job_id, found[0].status, held=bool(did.held))
-
-
-def _act_on_many(
-    site: ConsoleContext, token: Token, verb: Verb, said: FilterRequest
-) -> ActionResponse | FoundResponse:
-    if not said.dry_run:
-        return _act(site, token, verb, said.which, said)
-    until = said.until if isinstance(said, DelayFilterRequest) else None
-    return FoundResponse(would_change=admin.count_matching(site.database, verb, said.which, until))
-
-
-ONE = described(404, 409, 422)
-MANY = described(422)
-NO_REASON = ReasonRequest()
-
-
 @router.post("/jobs/{job_id}/retry", responses=ONE)
-async def retry(site: Here, token: Asker, job_id: JobId, said: ReasonRequest = NO_REASON) -> ActionResponse:
-    """Let a dead or cancelled job be run again, the same row, with all its attempts; one that waits is due now."""
-    return await site.run(_act_on_one, site, token, RETRY, job_id, said)
+async def retry(
+    context: Context, actor: TokenActor, job_id: JobId, request: ReasonRequest = NO_REASON
+) -> ActionResponse:
+    """Run a dead or cancelled job again, the same row, with all its attempts; make a pending one due now."""
+    return await context.run(_act_on_one, context, actor, RETRY, job_id, request)
 
 
 @router.post("/jobs/{job_id}/cancel", responses=ONE)
-async def cancel(site: Here, token: Asker, job_id: JobId, said: ReasonRequest = NO_REASON) -> ActionResponse:
-    """End a job that waits; tell one that runs to end."""
-    return await site.run(_act_on_one, site, token, CANCEL, job_id, said)
+async def cancel(
+    context: Context, actor: TokenActor, job_id: JobId, request: ReasonRequest = NO_REASON
+) -> ActionResponse:
+    """Cancel a pending job; ask a running one to stop."""
+    return await context.run(_act_on_one, context, actor, CANCEL, job_id, request)
 
 
 @router.post("/jobs/{job_id}/discard", responses=ONE)
-async def discard(site: Here, token: Asker, job_id: JobId, said: ReasonRequest = NO_REASON) -> ActionResponse:
-    """Let a dead job leave the list of the dead, as cancelled."""
-    return await site.run(_act_on_one, site, token, DISCARD, job_id, said)
+async def discard(
+    context: Context, actor: TokenActor, job_id: JobId, request: ReasonRequest = NO_REASON
+) -> ActionResponse:
+    """Mark a dead job as cancelled, so that it leaves the list of dead jobs."""
+    return await context.run(_act_on_one, context, actor, DISCARD, job_id, request)
 
 
 @router.post("/jobs/{job_id}/delay", responses=ONE)
-async def delay(site: Here, token: Asker, job_id: JobId, said: DelayRequest) -> ActionResponse:
-    """Put off a job that waits."""
-    return await site.run(_act_on_one, site, token, DELAY, job_id, said)
+async def delay(context: Context, actor: TokenActor, job_id: JobId, request: DelayRequest) -> ActionResponse:
+    """Delay a pending job."""
+    return await context.run(_act_on_one, context, actor, DELAY, job_id, request)
 
 
 @router.post("/retry", responses=MANY)
-async def retry_all(site: Here, token: Asker, said: FilterRequest) -> ActionResponse | FoundResponse:
-    """Retry all jobs that match: the dead ones, where no status is named."""
-    return await site.run(_act_on_many, site, token, RETRY, said)
+async def retry_all(context: Context, actor: TokenActor, request: FilterRequest) -> ActionResponse | FoundResponse:
+    """Retry all jobs that match; without a status, the dead ones."""
+    return await context.run(_act_on_many, context, actor, RETRY, request)
 
 
 @router.post("/cancel", responses=MANY)
-async def cancel_all(site: Here, token: Asker, said: FilterRequest) -> ActionResponse | FoundResponse:
+async def cancel_all(context: Context, actor: TokenActor, request: FilterRequest) -> ActionResponse | FoundResponse:
     """Cancel all unfinished jobs that match."""
-    return await site.run(_act_on_many, site, token, CANCEL, said)
+    return await context.run(_act_on_many, context, actor, CANCEL, request)
 
 
 @router.post("/discard", responses=MANY)
-async def discard_all(site: Here, token: Asker, said: FilterRequest) -> ActionResponse | FoundResponse:
+async def discard_all(context: Context, actor: TokenActor, request: FilterRequest) -> ActionResponse | FoundResponse:
     """Discard all dead jobs that match."""
-    return await site.run(_act_on_many, site, token, DISCARD, said)
+    return await context.run(_act_on_many, context, actor, DISCARD, request)
 
 
 @router.post("/delay", responses=MANY)
-async def delay_all(site: Here, token: Asker, said: DelayFilterRequest) -> ActionResponse | FoundResponse:
-    """Put off all jobs that match and wait."""
-    return await site.run(_act_on_many, site, token, DELAY, said)
+async def delay_all(
+    context: Context, actor: TokenActor, request: DelayFilterRequest
+) -> ActionResponse | FoundResponse:
+    """Delay all pending jobs that match."""
+    return await context.run(_act_on_many, context, actor, DELAY, request)
+
+
+def _act_on_one(
+    context: ConsoleContext, actor: Actor, verb: Verb, job_id: int, request: ReasonRequest
+) -> ActionResponse:
+    """404 if there is no such job, 409 if its status does not allow the action."""
+    job_filter = JobFilter(ids=(job_id,))
+    response = _act(context, actor, verb, job_filter, request)
+    if response.changed or response.told:
+        return response
+    [*found] = context.database.read(lambda connection: admin.list_jobs(connection, job_filter)).jobs
+    if not found:
+        raise UnknownJob(job_id)
+    raise NothingToDo(verb.name, job_id, found[0].status, held=bool(response.held))
+
+
+def _act_on_many(
+    context: ConsoleContext, actor: Actor, verb: Verb, request: FilterRequest
+) -> ActionResponse | FoundResponse:
+    if not request.dry_run:
+        return _act(context, actor, verb, request.job_filter, request)
+    until = request.until if isinstance(request, DelayFilterRequest) else None
+    return FoundResponse(would_change=admin.count_matching(context.database, verb, request.job_filter, until))
+
+
+def _act(
+    context: ConsoleContext, actor: Actor, verb: Verb, job_filter: JobFilter, request: ReasonRequest
+) -> ActionResponse:
+    if isinstance(request, DelayRequest | DelayFilterRequest):
+        result = admin.delay(context.database, job_filter, request.until, actor, request.reason)
+    else:
+        action: Callable[..., BulkResult | Cancelled] = getattr(admin, verb.name)
+        result = as_bulk_result(action(context.database, job_filter, actor, request.reason))
+    return ActionResponse(changed=result.changed, told=result.told, held=result.held)

@@ -1,4 +1,4 @@
-"""Requests that may come twice: the answer to the first is kept with what it did, and given to the others."""
+"""Idempotency keys: the response to a request is stored with its effect, and returned to its repetitions."""
 
 import hashlib
 from collections.abc import Callable
@@ -16,12 +16,14 @@ ANSWER = f"UPDATE mayfly_requests SET answer = :answer WHERE {WHICH}"
 
 
 class IdempotentRequest(NamedTuple):
-    """Who asks, under which key, and for what."""
-
     token_name: str
     idempotency_key: str
     body_hash: str
     created_at: datetime
+
+    @property
+    def key(self) -> dict[str, str]:
+        return {"token_name": self.token_name, "idempotency_key": self.idempotency_key}
 
 
 def idempotent_request(token_name: str, key: str, body: bytes, now: datetime) -> IdempotentRequest:
@@ -31,23 +33,24 @@ def idempotent_request(token_name: str, key: str, body: bytes, now: datetime) ->
 def run_once(
     connection: Connection, request: IdempotentRequest, work: Callable[[Connection], Any]
 ) -> tuple[Any, bool]:
-    """What `work` answers, and whether that is new; in one transaction, so that neither is there without the other.
+    """The result of `work`, and whether it is new. Both are written in one transaction.
 
-    Whoever comes while the first is at work waits for its commit at the INSERT.
+    A repetition that comes while the first request is in progress waits for its commit at the INSERT.
     """
-    row = request._asdict()
-    inserting = connection.dialect.insert_missing("mayfly_requests", COLUMNS[:2], COLUMNS)
-    if connection.execute(inserting, row).rowcount == 0:
-        found = connection.execute(KNOWN, _which(request)).first()
-        if found is None:  # a day old, and pruned between the two statements
-            return run_once(connection, request, work)
-        if found[0] != request.body_hash:
-            raise KeyReused(request.idempotency_key)
-        return json_text.decode(found[1]), False
+    insert = connection.dialect.insert_missing("mayfly_requests", COLUMNS[:2], COLUMNS)
+    if connection.execute(insert, request._asdict()).rowcount == 0:
+        return _known_answer(connection, request, work)
     answer = work(connection)
-    connection.execute(ANSWER, {**_which(request), "answer": json_text.encode(answer)})
+    connection.execute(ANSWER, {**request.key, "answer": json_text.encode(answer)})
     return answer, True
 
 
-def _which(request: IdempotentRequest) -> dict[str, str]:
-    return {"token_name": request.token_name, "idempotency_key": request.idempotency_key}
+def _known_answer(
+    connection: Connection, request: IdempotentRequest, work: Callable[[Connection], Any]
+) -> tuple[Any, bool]:
+    found = connection.execute(KNOWN, request.key).first()
+    if found is None:  # a day old, and pruned between the two statements
+        return run_once(connection, request, work)
+    if found[0] != request.body_hash:
+        raise KeyReused(request.idempotency_key)
+    return json_text.decode(found[1]), False

@@ -1,24 +1,23 @@
-"""Hold up lanes and types, let them go on, and set how many runners a lane may have: in the name of a token."""
+"""Pause and resume lanes and types, and set the number of runners of a lane."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path
 from pydantic import BaseModel
 
-from console.api.actions import ReasonRequest
-from console.api.schemas import Asker, Body, Here, JsonRoute, Timestamp, needs
+from console.api.schemas import Context, JsonRoute, ReasonRequest, RequestBody, Timestamp, TokenActor, requires
 from console.context import ConsoleContext
 from console.problems import described
 from mayfly import admin
-from mayfly.admin.audit import HTTP, Actor
-from mayfly.admin.auth import OPERATE, Token
+from mayfly.admin.audit import Actor
+from mayfly.admin.auth import OPERATE
 from mayfly.queue.pauses import LANE, TYPE
 from mayfly.schema.tables import NAME_LENGTH
 
-router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[needs(OPERATE)])
+router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[requires(OPERATE)])
 
 Name = Annotated[str, Path(min_length=1, max_length=NAME_LENGTH)]
-ANSWERS = described(422)
+RESPONSES = described(422)
 
 
 class PauseRequest(ReasonRequest):
@@ -28,8 +27,8 @@ class PauseRequest(ReasonRequest):
 UNTIL_RESUMED = PauseRequest()
 
 
-class WorkersRequest(Body):
-    """None: as the settings of each host say."""
+class WorkersRequest(RequestBody):
+    """None: the settings of each host decide."""
 
     max_workers: int | None
 
@@ -42,41 +41,46 @@ class ResumeResponse(PauseResponse):
     due_again: int
 
 
-@router.post("/lanes/{lane}/pause", responses=ANSWERS)
-async def pause_lane(site: Here, token: Asker, lane: Name, said: PauseRequest = UNTIL_RESUMED) -> PauseResponse:
-    """Start nothing more in a lane, on all hosts, until it is resumed or the time has come."""
-    return await site.run(_pause, site, token, LANE, lane, said)
+@router.post("/lanes/{lane}/pause", responses=RESPONSES)
+async def pause_lane(
+    context: Context, actor: TokenActor, lane: Name, request: PauseRequest = UNTIL_RESUMED
+) -> PauseResponse:
+    """Start no more jobs of a lane, on all hosts, until it is resumed or until the given time."""
+    return await context.run(_pause, context, actor, LANE, lane, request)
 
 
-@router.post("/lanes/{lane}/resume", responses=ANSWERS)
-async def resume_lane(site: Here, token: Asker, lane: Name) -> ResumeResponse:
-    return await site.run(_resume, site, token, LANE, lane)
+@router.post("/types/{type}/pause", responses=RESPONSES)
+async def pause_type(
+    context: Context, actor: TokenActor, type: Name, request: PauseRequest = UNTIL_RESUMED
+) -> PauseResponse:
+    """Start no more jobs of a type, on all hosts, until it is resumed or until the given time."""
+    return await context.run(_pause, context, actor, TYPE, type, request)
 
 
-@router.put("/lanes/{lane}", responses=ANSWERS)
-async def set_lane(site: Here, token: Asker, lane: Name, said: WorkersRequest) -> WorkersRequest:
-    """How many runners the lane may have, on all hosts together, until it is set anew."""
-    await site.run(admin.set_lane, site.database, lane, said.max_workers, Actor(token.name, HTTP))
-    return said
+@router.post("/lanes/{lane}/resume", responses=RESPONSES)
+async def resume_lane(context: Context, actor: TokenActor, lane: Name) -> ResumeResponse:
+    """Start jobs of the lane again, from the next cycle on."""
+    return await context.run(_resume, context, actor, LANE, lane)
 
 
-@router.post("/types/{type}/pause", responses=ANSWERS)
-async def pause_type(site: Here, token: Asker, type: Name, said: PauseRequest = UNTIL_RESUMED) -> PauseResponse:
-    """Start no more jobs of a type."""
-    return await site.run(_pause, site, token, TYPE, type, said)
+@router.post("/types/{type}/resume", responses=RESPONSES)
+async def resume_type(context: Context, actor: TokenActor, type: Name) -> ResumeResponse:
+    """Start jobs of the type again; those that were delayed by the pause are due at once."""
+    return await context.run(_resume, context, actor, TYPE, type)
 
 
-@router.post("/types/{type}/resume", responses=ANSWERS)
-async def resume_type(site: Here, token: Asker, type: Name) -> ResumeResponse:
-    """What had been put off is due at once."""
-    return await site.run(_resume, site, token, TYPE, type)
+@router.put("/lanes/{lane}", responses=RESPONSES)
+async def set_lane(context: Context, actor: TokenActor, lane: Name, request: WorkersRequest) -> WorkersRequest:
+    """Set how many runners the lane may have, on all hosts together."""
+    await context.run(admin.set_lane, context.database, lane, request.max_workers, actor)
+    return request
 
 
-def _pause(site: ConsoleContext, token: Token, kind: str, name: str, said: PauseRequest) -> PauseResponse:
-    actor = Actor(token.name, HTTP)
-    return PauseResponse(was_paused=admin.pause(site.database, kind, name, actor, said.until, said.reason))
+def _pause(context: ConsoleContext, actor: Actor, kind: str, name: str, request: PauseRequest) -> PauseResponse:
+    was_paused = admin.pause(context.database, kind, name, actor, request.until, request.reason)
+    return PauseResponse(was_paused=was_paused)
 
 
-def _resume(site: ConsoleContext, token: Token, kind: str, name: str) -> ResumeResponse:
-    was_paused, jobs = admin.resume(site.database, kind, name, Actor(token.name, HTTP))
+def _resume(context: ConsoleContext, actor: Actor, kind: str, name: str) -> ResumeResponse:
+    was_paused, jobs = admin.resume(context.database, kind, name, actor)
     return ResumeResponse(was_paused=was_paused, due_again=jobs)

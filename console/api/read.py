@@ -1,24 +1,27 @@
-"""What can be seen: jobs, lanes, cycles, runners, the dead, and who did what by hand."""
+"""Read jobs, lanes, cycles, runners, dead jobs and the audit; and `/metrics` for Prometheus."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Query, Response
+from fastapi.responses import PlainTextResponse
 
-from console.api.schemas import Here, JobId, JsonRoute, Timestamp, clamp, list_of, model_of, needs
+from console.api.schemas import Context, JobId, JsonRoute, Timestamp, clamp, list_of, model_of, requires
 from console.problems import described
 from mayfly import admin
-from mayfly.admin.auth import READ
+from mayfly.admin.auth import METRICS, READ
 from mayfly.admin.filters import MAX_ID, JobFilter
+from mayfly.monitoring.metrics import CONTENT_TYPE, render_metrics
 
-router = APIRouter(route_class=JsonRoute, tags=["see"], dependencies=[needs(READ)])
+router = APIRouter(route_class=JsonRoute, tags=["see"], dependencies=[requires(READ)])
+metrics_router = APIRouter(tags=["metrics"], dependencies=[requires(METRICS)])
 
-Size = Annotated[int, Query(description=f"How many: 1 to {admin.MAX_PAGE_SIZE}, beyond that the nearest.")]
-Before = Annotated[int | None, Query(description="Only those below this id: the last one of the page before.")]
+Limit = Annotated[int, Query(description=f"1–{admin.MAX_PAGE_SIZE}; other values are brought into that range.")]
+Before = Annotated[int | None, Query(description="Only ids below this one: the last id of the previous page.")]
 Facts = dict[str, Any]
 
 
-def which_jobs(
+def job_filter(
     lane: str | None = None,
     type: str | None = None,
     status: str | None = None,
@@ -27,78 +30,82 @@ def which_jobs(
     created_before: Annotated[Timestamp | None, Query()] = None,
     created_after: Annotated[Timestamp | None, Query()] = None,
 ) -> JobFilter:
-    """The jobs that have all of what is named."""
-    return JobFilter(None, group_key, lane, type, status, created_before, created_after, error)
+    return JobFilter(
+        lane=lane, type=type, status=status, group_key=group_key, error=error, created_before=created_before,
+        created_after=created_after,
+    )  # fmt: skip
 
 
 @router.get("/jobs", response_model=model_of(admin.JobPage), responses=described(422))
 async def jobs(
-    site: Here,
-    which: Annotated[JobFilter, Depends(which_jobs)],
-    text: Annotated[str | None, Query(description="Looked for in payloads, errors and keys of 10,000 jobs.")] = None,
-    limit: Size = 50,
-    after: Annotated[str | None, Query(description="The `next` of the page before.")] = None,
+    context: Context,
+    which: Annotated[JobFilter, Depends(job_filter)],
+    text: Annotated[str | None, Query(description="Searched in payloads, errors and keys of 10,000 jobs.")] = None,
+    limit: Limit = 50,
+    after: Annotated[str | None, Query(description="The `next` of the previous page.")] = None,
 ) -> Facts:
-    """Jobs, the newest first. `is_cut`: the search stopped before the page was full, and goes on with `next`."""
-    size = int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
-    page = await site.look(lambda connection: admin.list_jobs(connection, which, text, size, after))
-    return page.facts()
+    """Jobs that match all given filters, newest first. `is_cut`: the search stopped early; `next` continues it."""
+    return (await context.read(admin.list_jobs, which, text, _size(limit), after)).facts()
 
 
 @router.get("/jobs/{job_id}", responses=described(404, 422))
-async def job(site: Here, job_id: JobId) -> Facts:
-    """Everything that is known of one job: its columns, its history, why it is as it is."""
-    now, registry = site.database.clock.now(), site.producer.registry
-    view = await site.look(lambda each: admin.read_job(each, job_id, site.settings, registry, now))
-    return view.facts()
+async def job(context: Context, job_id: JobId) -> Facts:
+    """One job: its columns, its history and the reasons for its status."""
+    now = context.database.clock.now()
+    return (await context.read(admin.read_job, job_id, context.settings, context.registry, now)).facts()
 
 
 @router.get("/status", responses=described())
-async def status(site: Here) -> Facts:
-    """Lanes and hosts at a glance, and what is not as it should be."""
-    now = site.database.clock.now()
-    return (await site.look(lambda each: admin.read_status(each, site.settings, now))).facts()
+async def status(context: Context) -> Facts:
+    """Lanes, hosts and current problems."""
+    return (await context.read(admin.read_status, context.settings, context.database.clock.now())).facts()
 
 
 @router.get("/lanes", response_model=list_of("lanes", admin.LaneView), responses=described())
-async def lanes(site: Here) -> Facts:
-    """What waits in each lane and for how long, what runs, and what came of the last hour."""
-    now = site.database.clock.now()
-    return _listed("lanes", await site.look(lambda each: admin.list_lanes(each, site.settings, now)))
+async def lanes(context: Context) -> Facts:
+    """Each lane: backlog, oldest job, running jobs, outcomes of the last hour."""
+    now = context.database.clock.now()
+    return _listed("lanes", await context.read(admin.list_lanes, context.settings, now))
 
 
 @router.get("/cycles", response_model=list_of("cycles", admin.CycleView), responses=described(422))
-async def cycles(site: Here, limit: Size = 20, before: Before = None) -> Facts:
-    """The cycles of all hosts, the newest first."""
-    size = int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
-    return _listed("cycles", await site.look(lambda each: admin.list_cycles(each, size, _id(before))))
+async def cycles(context: Context, limit: Limit = 20, before: Before = None) -> Facts:
+    """Cycles of all hosts, newest first."""
+    return _listed("cycles", await context.read(admin.list_cycles, _size(limit), _id(before)))
 
 
 @router.get("/runners", response_model=list_of("runners", admin.RunnerView), responses=described(422))
-async def runners(site: Here, limit: Size = 50, live: bool = False) -> Facts:
-    """The runners that live, and then, unless only these are wanted, the last that ended."""
-    size = int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
-    return _listed("runners", await site.look(lambda each: admin.list_runners(each, size, live)))
+async def runners(context: Context, limit: Limit = 50, live: bool = False) -> Facts:
+    """Live runners, then, unless `live` is set, those that ended last."""
+    return _listed("runners", await context.read(admin.list_runners, _size(limit), live))
 
 
 @router.get("/dead", response_model=model_of(admin.DeadGroups), responses=described(422))
-async def dead(site: Here, lane: str | None = None) -> Facts:
-    """The newest dead jobs by type and error, the most frequent first."""
-    now = site.database.clock.now()
-    return (await site.look(lambda each: admin.list_dead(each, lane, now))).facts()
+async def dead(context: Context, lane: str | None = None) -> Facts:
+    """The newest dead jobs grouped by type and error, largest group first."""
+    return (await context.read(admin.list_dead, lane, context.database.clock.now())).facts()
 
 
 @router.get("/audit", response_model=list_of("deeds", admin.AuditView), responses=described(422))
-async def audit(site: Here, limit: Size = 50, before: Before = None) -> Facts:
-    """What people and programs did by hand, the newest first."""
-    size = int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
-    return _listed("deeds", await site.look(lambda each: admin.list_audit(each, size, _id(before))))
+async def audit(context: Context, limit: Limit = 50, before: Before = None) -> Facts:
+    """Manual actions of users and tokens, newest first."""
+    return _listed("deeds", await context.read(admin.list_audit, _size(limit), _id(before)))
+
+
+@metrics_router.get("/metrics", response_class=PlainTextResponse, responses=described())
+async def scrape(context: Context) -> Response:
+    """Figures of the whole fleet in the text format of Prometheus."""
+    return Response(await context.run(render_metrics, context.database, context.settings), media_type=CONTENT_TYPE)
 
 
 def _listed(name: str, views: Sequence[Any]) -> Facts:
     return {name: [each.facts() for each in views]}
 
 
+def _size(limit: int) -> int:
+    return int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
+
+
 def _id(given: int | None) -> int | None:
-    """No database has larger ones, or takes them."""
+    """Larger numbers are not ids, and databases refuse them."""
     return None if given is None else int(clamp(given, 0, MAX_ID))

@@ -1,4 +1,4 @@
-"""Workers in any language: pull jobs of external lanes, and say what became of them."""
+"""External workers, in any language: pull jobs of external lanes and report their outcome."""
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
-from console.api.schemas import Asker, Body, Here, JobId, JsonRoute, Number, clamp, needs
+from console.api.schemas import Context, JobId, JsonRoute, Number, RequestBody, RequestToken, clamp, requires
 from console.context import ConsoleContext
 from console.problems import described
 from mayfly import json_text, log_messages
@@ -22,15 +22,15 @@ from mayfly.queue.outcome import RESULT_LIMIT, Dead, JobControl, Outcome, Outcom
 
 MAX_PULLED = 100
 MAX_POLL_SECONDS = 20
-LEASES = (1, 3600)  # seconds
+LEASE_SECONDS = (1, 3600)
 MAX_RETRY_SECONDS = 30 * 86_400
 MAX_LANES = 20
 
-router = APIRouter(route_class=JsonRoute, tags=["work"], dependencies=[needs(WORK)])
+router = APIRouter(route_class=JsonRoute, tags=["work"], dependencies=[requires(WORK)])
 
 
-class PullRequest(Body):
-    """`n` from 1 to 100 jobs, `lease` from 1 to 3600 seconds, `wait` up to 20 seconds; beyond that, the nearest."""
+class PullRequest(RequestBody):
+    """`n`: 1–100 jobs; `lease`: 1–3600 seconds; `wait`: 0–20 seconds. Other values are brought into these ranges."""
 
     lanes: Annotated[list[str], Field(min_length=1, max_length=MAX_LANES)]
     n: int = 1
@@ -39,7 +39,7 @@ class PullRequest(Body):
 
 
 class PulledJob(BaseModel):
-    """`claim` is to be sent with whatever is said of the job."""
+    """Send `claim` with every request about the job."""
 
     id: int
     type: str
@@ -56,7 +56,7 @@ class PulledJobs(BaseModel):
     jobs: list[PulledJob]
 
 
-class ClaimRequest(Body):
+class ClaimRequest(RequestBody):
     claim: Annotated[str, Field(max_length=100)]
 
 
@@ -65,7 +65,7 @@ class DoneRequest(ClaimRequest):
 
 
 class FailRequest(ClaimRequest):
-    """With `retry` false the job is dead; `after` is when it is tried again, in seconds, instead of the backoff."""
+    """With `retry` false the job is dead. `after`: seconds until the next attempt, instead of the backoff."""
 
     error: Annotated[str, Field(min_length=1)]
     retry: bool = True
@@ -77,7 +77,7 @@ class ExtendRequest(ClaimRequest):
 
 
 class SettleResponse(BaseModel):
-    """`outcome` is one of done, failed (it will be tried again) and dead; `repeated`: it was settled so before."""
+    """`outcome`: done, failed (it will be retried) or dead. `repeated`: this outcome had been reported before."""
 
     id: int
     outcome: str
@@ -86,7 +86,7 @@ class SettleResponse(BaseModel):
 
 
 class ExtendResponse(BaseModel):
-    """`cancelled` says why somebody wants the job to end, if anybody does."""
+    """`cancelled`: the reason if cancellation was requested, else null."""
 
     id: int
     lease_until: datetime
@@ -94,20 +94,24 @@ class ExtendResponse(BaseModel):
 
 
 @router.post("/pull", responses=described(422))
-async def pull(request: Request, site: Here, token: Asker, wish: PullRequest) -> PulledJobs:
-    """Take due jobs of the first of these lanes that has any; wait for some if there are none."""
-    for lane in wish.lanes:
-        if not site.settings.lane(lane).external:
+async def pull(request: Request, context: Context, token: RequestToken, wanted: PullRequest) -> PulledJobs:
+    """Claim due jobs of the first lane that has any; wait for some if there are none."""
+    for lane in wanted.lanes:
+        if not context.settings.lane(lane).external:
             raise NotExternal(lane)
-    until = monotonic() + clamp(wish.wait, 0, MAX_POLL_SECONDS)
-    lease = timedelta(seconds=clamp(wish.lease, *LEASES))
-    meant = PullOptions(token.name, tuple(dict.fromkeys(wish.lanes)), int(clamp(wish.n, 1, MAX_PULLED)), lease)
-    in_vain = False
-    while await site.watch.wait(meant.lanes, until, in_vain) and not await request.is_disconnected():
-        in_vain = True
-        pulled = await site.run(external.pull, site.database, site.books, meant)
+    lease = timedelta(seconds=clamp(wanted.lease, *LEASE_SECONDS))
+    lanes, size = tuple(dict.fromkeys(wanted.lanes)), int(clamp(wanted.n, 1, MAX_PULLED))
+    until = monotonic() + clamp(wanted.wait, 0, MAX_POLL_SECONDS)
+    return await _pull(request, context, PullOptions(token.name, lanes, size, lease), until)
+
+
+async def _pull(request: Request, context: ConsoleContext, options: PullOptions, until: float) -> PulledJobs:
+    was_in_vain = False
+    while await context.long_poll.wait(options.lanes, until, was_in_vain) and not await request.is_disconnected():
+        was_in_vain = True
+        pulled = await context.run(external.pull, context.database, context.totals, options)
         if pulled.jobs and await request.is_disconnected():
-            await site.run(external.release_pulled, site.books, pulled)
+            await context.run(external.release_pulled, context.totals, pulled)
             break
         if pulled.jobs:
             return PulledJobs(jobs=[_response(pulled, job) for job in pulled.jobs])
@@ -115,45 +119,47 @@ async def pull(request: Request, site: Here, token: Asker, wish: PullRequest) ->
 
 
 @router.post("/jobs/{job_id}/done", responses=described(409, 413, 422))
-async def done(site: Here, job_id: JobId, said: DoneRequest) -> SettleResponse:
-    """The work was done. Said again with the same claim it changes nothing, and is well."""
-    result = None if said.result is None else _result(said.result)
-    return await site.run(_finish, site, job_id, said.claim, partial(_after_return, result=result))
+async def done(context: Context, job_id: JobId, request: DoneRequest) -> SettleResponse:
+    """Report success. Repeating it with the same claim changes nothing and returns 200."""
+    result = None if request.result is None else _result(request.result)
+    return await context.run(_finish, context, job_id, request.claim, partial(_decide_success, result=result))
 
 
 @router.post("/jobs/{job_id}/fail", responses=described(409, 422))
-async def fail(site: Here, job_id: JobId, said: FailRequest) -> SettleResponse:
-    """It went wrong: another try after the backoff, or the end after the last attempt."""
-    after = None if said.after is None else clamp(said.after, 0, MAX_RETRY_SECONDS)
-    steer = Retry(said.error, after=after) if said.retry else Dead(said.error)
-    return await site.run(_finish, site, job_id, said.claim, partial(_after_failure, site=site, steer=steer))
+async def fail(context: Context, job_id: JobId, request: FailRequest) -> SettleResponse:
+    """Report a failure: the job is retried after the backoff, or dead after its last attempt."""
+    after = None if request.after is None else clamp(request.after, 0, MAX_RETRY_SECONDS)
+    control = Retry(request.error, after=after) if request.retry else Dead(request.error)
+    return await context.run(
+        _finish, context, job_id, request.claim, partial(_decide_failure, context=context, control=control)
+    )
 
 
 @router.post("/jobs/{job_id}/extend", responses=described(409, 422))
-async def extend(site: Here, job_id: JobId, said: ExtendRequest) -> ExtendResponse:
-    """Hold the job for longer, from now on; and hear whether somebody wants it to end."""
-    lease = timedelta(seconds=clamp(said.lease, *LEASES))
-    hold = ClaimRef.from_text(job_id, said.claim)
-    found = await site.run(external.extend, site.database, hold, lease)
+async def extend(context: Context, job_id: JobId, request: ExtendRequest) -> ExtendResponse:
+    """Extend the lease, counted from now; the response says whether cancellation was requested."""
+    lease = timedelta(seconds=clamp(request.lease, *LEASE_SECONDS))
+    claim_ref = ClaimRef.from_text(job_id, request.claim)
+    found = await context.run(external.extend, context.database, claim_ref, lease)
     return ExtendResponse(id=job_id, lease_until=found.lease_until, cancelled=found.cancel_reason)
 
 
-def _finish(site: ConsoleContext, job_id: int, claim: str, judge: external.Judge) -> SettleResponse:
-    hold = ClaimRef.from_text(job_id, claim)
-    job, outcome, is_repeated = external.finish(site.database, site.books, hold, judge, site.announce)
+def _finish(context: ConsoleContext, job_id: int, claim: str, decide: external.Judge) -> SettleResponse:
+    claim_ref = ClaimRef.from_text(job_id, claim)
+    job, outcome, is_repeated = external.finish(context.database, context.totals, claim_ref, decide, context.announce)
     kind = outcome.kind.value
     if outcome.kind is not OutcomeKind.DONE and not is_repeated:
         reason = (outcome.error or "").partition("\n")[0]
-        site.log.say(log_messages.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind, reason))
+        context.log.say(log_messages.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind, reason))
     return SettleResponse(id=job_id, outcome=kind, repeated=is_repeated, run_at=outcome.run_at)
 
 
-def _after_return(_job: Job, result: str | None) -> Outcome:
+def _decide_success(_job: Job, result: str | None) -> Outcome:
     return policy.after_return(result)
 
 
-def _after_failure(job: Job, site: ConsoleContext, steer: JobControl) -> Outcome:
-    return policy.after_control(job, steer, Failure.from_reason(str(steer)), site.chances())
+def _decide_failure(job: Job, context: ConsoleContext, control: JobControl) -> Outcome:
+    return policy.after_control(job, control, Failure.from_reason(str(control)), context.retry_context())
 
 
 def _result(given: Any) -> str:

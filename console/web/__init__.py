@@ -1,4 +1,4 @@
-"""The web console: pages for people. A file for each screen, collected here; navigation.py has the links."""
+"""The web console: one module per screen. The navigation is in page.py."""
 
 from fastapi import APIRouter
 from fastapi.responses import HTMLResponse
@@ -22,7 +22,7 @@ from console.web import (
 )
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-# acting before job: /jobs/confirm is no job's number
+# actions before job: the path /jobs/confirm must not be read as the id of a job
 SCREENS = (
     static, login, overview, actions, jobs, job, dead, lanes, schedules, cycles, runners, limits, audit, settings,
     enqueue,

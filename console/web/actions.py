@@ -1,18 +1,16 @@
-"""The commands that do the same in a shell, to be copied. Pure."""
+"""Act on jobs: a page that asks for confirmation, the action itself, and the progress of a long one."""
 
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
-from console.auth import gate_of, local_path
 from console.context import ConsoleContext
-from console.web.filters import PageFilter, filter_of, ids_of, read_later
-from console.web.page import Here, Operator, Viewer, actor_of, now_of, redirect, render, url
-from console.web.tasks import Work, as_done, result_of
+from console.tasks import BackgroundTask, Work, as_bulk_result, summarize
+from console.web.filters import PageFilter, filter_of, parse_future
+from console.web.page import Context, Operator, Viewer, actor_of, local_path, redirect, render, url
 from mayfly import admin
 from mayfly.admin import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Cancelled, CappedCount, OnProgress, Verb
 from mayfly.admin.audit import Actor
@@ -20,47 +18,34 @@ from mayfly.admin.bulk import estimate_matching
 from mayfly.admin.filters import JobFilter
 from mayfly.errors import BadField
 
-OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
-
-
-def command_for(verb: str, meant: PageFilter, until: str = "") -> str | None:
-    """None for what the command line cannot say."""
-    if meant.looks_inside or meant.since or meant.before or meant.ended:
-        return None
-    words = ["mayfly", verb, *meant.id.replace(",", " ").split()]
-    for name, option in OPTIONS.items():
-        value = getattr(meant, name)
-        words += [option, value] if value else []
-    return shlex.join([*words, "--until", until] if until else words)
-
-
-def of_job(verb: str, job_id: int) -> str:
-    return f"mayfly {verb} {job_id}"
-
-
 router = APIRouter()
 
-AT_ONCE = 100  # jobs: so many are done before the answer
+MAX_AT_ONCE = 100  # jobs: more are changed by a background task
 MAX_REASON_LENGTH = 500
-FAR = timedelta(days=36_500)
+FAR_FUTURE = timedelta(days=36_500)
+CLI_OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
 
 
 class JobAction(NamedTuple):
+    name: str
     verb: Verb
-    past: str
-    says: str  # what it does, for who is about to do it
+    past_tense: str
+    effect: str
 
 
 ACTIONS = {
-    "retry": JobAction(RETRY, "due again", "They are tried again at once, the same jobs, with all their tries."),
-    "cancel": JobAction(CANCEL, "cancelled", "Those that wait end at once. Those that run are told to end."),
-    "discard": JobAction(
-        DISCARD, "discarded", "They leave the list of the dead, as cancelled, and are pruned in time."
-    ),
-    "delay": JobAction(DELAY, "put off", "Those that wait are not started before that time."),
-}
-
-CARRIED_OUT: Mapping[Verb, Callable[..., BulkResult | Cancelled]] = {
+    each.name: each
+    for each in (
+        JobAction("retry", RETRY, "due again", "The same jobs run again at once, with all their attempts."),
+        JobAction("cancel", CANCEL, "cancelled", "Pending jobs end at once. Running jobs are asked to stop."),
+        JobAction(
+            "discard", DISCARD, "discarded",
+            "The jobs leave the list of dead jobs: they are marked as cancelled, and pruned later.",
+        ),
+        JobAction("delay", DELAY, "delayed", "Pending jobs are not started before that time."),
+    )
+}  # fmt: skip
+FUNCTIONS: Mapping[Verb, Callable[..., BulkResult | Cancelled]] = {
     RETRY: admin.retry,
     CANCEL: admin.cancel,
     DISCARD: admin.discard,
@@ -68,69 +53,81 @@ CARRIED_OUT: Mapping[Verb, Callable[..., BulkResult | Cancelled]] = {
 
 
 @router.get("/jobs/confirm")
-async def confirm(request: Request, site: Here, _person: Operator) -> Response:
-    """The boxes that are ticked, or all that match the filter."""
+async def confirm(request: Request, context: Context, _user: Operator) -> Response:
+    """For the selected jobs, or for all that match the filter."""
     given = request.query_params
-    name = given.get("all") or given.get("verb", "")
-    deed = _action(name)
-    is_all = "all" in given
-    ticked = given.getlist("tick")
-    meant = filter_of(given) if is_all else PageFilter(id=ids_of(ticked) or given.get("id", ""))
+    action, is_all = _action(given.get("all") or given.get("verb", "")), "all" in given
+    selected = ",".join(given.getlist("tick")) or given.get("id", "")
+    page_filter = filter_of(given) if is_all else PageFilter(id=selected)
     back = local_path(given.get("back", "/jobs"))
-    if not meant.query:
-        return redirect(request, back, "Nothing is selected: tick the jobs that you mean first.")
-    now = now_of(site)
-    meant = meant.settled(now)
-    found = await site.run(_found, site, deed, meant, now)
+    if not page_filter.query:
+        return redirect(request, back, "No jobs are selected. Tick at least one.")
+    now = context.now()
+    page_filter = page_filter.with_fixed_times(now)
+    matching = await context.run(_count, context, action, page_filter, now)
+    command = None if action.verb is DELAY else command_for(action.name, page_filter)
     return render(
-        request, "confirm.html", name=name, deed=deed, meant=meant, found=found, is_all=is_all, back=back,
-        command=None if name == "delay" else command_for(name, meant),
-    )  # fmt: skip
+        request, "confirm.html", action=action, page_filter=page_filter, matching=matching, back=back, command=command
+    )
 
 
 @router.post("/jobs/act")
 async def act(
     request: Request,
-    site: Here,
-    person: Operator,
+    context: Context,
+    user: Operator,
     verb: Annotated[str, Form()],
     reason: Annotated[str, Form(max_length=MAX_REASON_LENGTH)] = "",
     until: Annotated[str, Form()] = "",
     back: Annotated[str, Form()] = "/jobs",
 ) -> Response:
-    deed, meant, now = _action(verb), filter_of(await request.form()), now_of(site)
-    if not meant.query or meant.looks_inside:
-        raise HTTPException(422, "Say which jobs: by their ids, or by a filter of their columns.")
-    which, end = meant.which(now), _until(deed, until, now)
-    found = await site.run(partial(_found, until=end), site, deed, meant, now)
-    work = _work(site, deed, which, actor_of(person), reason.strip() or None, end)
-    if not found.is_more and found.number <= AT_ONCE:
-        done = as_done(await site.run(work, lambda _jobs: None))
-        return redirect(request, local_path(back), result_of(done, deed.past))
-    title = f"{verb.capitalize()} jobs: {which}"
-    errand = gate_of(request).errands.start(title, found, person, now, local_path(back), work)
-    return redirect(request, f"/errands/{errand.id}")
+    action, page_filter, now = _action(verb), filter_of(await request.form()), context.now()
+    if not page_filter.query or page_filter.searches_content:
+        raise HTTPException(422, "Select jobs by their ids, or by a filter of their columns.")
+    job_filter, until_at = page_filter.job_filter(now), _until(action, until, now)
+    matching = await context.run(_count, context, action, page_filter, now, until_at)
+    work = _work(context, action, job_filter, actor_of(user), reason.strip() or None, until_at)
+    if not matching.is_more and matching.number <= MAX_AT_ONCE:
+        result = as_bulk_result(await context.run(work, lambda _jobs: None))
+        return redirect(request, local_path(back), summarize(result, action.past_tense))
+    title = f"{verb.capitalize()} jobs: {job_filter}"
+    task = BackgroundTask(title, action.past_tense, matching, user.name, now, local_path(back))
+    context.tasks.start(task, work)
+    return redirect(request, f"/errands/{task.id}")
 
 
-@router.get("/errands/{errand_id}")
-async def progress(request: Request, _person: Viewer, errand_id: str) -> Response:
-    errand = gate_of(request).errands.get(errand_id)
-    if errand is None:
-        raise HTTPException(404, "This is not known any more. What was done is in the audit.")
-    deed = ACTIONS[errand.title.split()[0].lower()]
-    result = None if errand.done is None else result_of(errand.done, deed.past)
-    answer = render(request, "errand.html", errand=errand, result=result)
-    if errand.is_running:
-        answer.headers["Refresh"] = f"2; url={url(request, f'/errands/{errand.id}')}"
-    return answer
+@router.get("/errands/{task_id}")
+async def show_task(request: Request, context: Context, _user: Viewer, task_id: str) -> Response:
+    task = context.tasks.get(task_id)
+    if task is None:
+        raise HTTPException(404, "This task is no longer known. The audit shows what was done.")
+    response = render(request, "task.html", task=task)
+    if task.is_running:
+        response.headers["Refresh"] = f"2; url={url(request, f'/errands/{task.id}')}"
+    return response
 
 
-@router.post("/errands/{errand_id}/stop")
-async def stop(request: Request, _person: Operator, errand_id: str) -> Response:
-    errand = gate_of(request).errands.get(errand_id)
-    if errand is not None:
-        errand.is_stopped = True
-    return redirect(request, f"/errands/{errand_id}")
+@router.post("/errands/{task_id}/stop")
+async def stop_task(request: Request, context: Context, _user: Operator, task_id: str) -> Response:
+    task = context.tasks.get(task_id)
+    if task is not None:
+        task.is_stopped = True
+    return redirect(request, f"/errands/{task_id}")
+
+
+def command_for(action: str, page_filter: PageFilter) -> str | None:
+    """The shell command that does the same; None if the command line has no such option."""
+    if page_filter.searches_content or page_filter.since or page_filter.before or page_filter.ended:
+        return None
+    words = ["mayfly", action, *page_filter.id.replace(",", " ").split()]
+    for name, option in CLI_OPTIONS.items():
+        value = getattr(page_filter, name)
+        words += [option, value] if value else []
+    return shlex.join(words)
+
+
+def of_job(verb: str, job_id: int) -> str:
+    return f"mayfly {verb} {job_id}"
 
 
 def _action(name: str) -> JobAction:
@@ -139,29 +136,39 @@ def _action(name: str) -> JobAction:
     return ACTIONS[name]
 
 
-def _until(deed: JobAction, given: str, now: datetime) -> datetime | None:
-    if deed.verb is not DELAY:
+def _until(action: JobAction, given: str, now: datetime) -> datetime | None:
+    if action.verb is not DELAY:
         return None
-    until = read_later("until", given.strip(), now)
+    until = parse_future("until", given.strip(), now)
     if until is None or until <= now:
-        raise BadField("until", given, "a time that is still to come: 15m, 2h, 1d, or one such as 2026-05-04T12:00")
+        raise BadField("until", given, "a time in the future: 15m, 2h, 1d, or one such as 2026-05-04T12:00")
     return until
 
 
-def _found(
-    site: ConsoleContext, deed: JobAction, meant: PageFilter, now: datetime, until: datetime | None = None
+def _count(
+    context: ConsoleContext,
+    action: JobAction,
+    page_filter: PageFilter,
+    now: datetime,
+    until: datetime | None = None,
 ) -> CappedCount:
-    """For a delay without a time yet: all that wait."""
-    end = now + FAR if deed.verb is DELAY and until is None else until
-    return estimate_matching(site.database, deed.verb, meant.which(now), end)
+    """Before a user has given the time of a delay: all pending jobs."""
+    if action.verb is DELAY and until is None:
+        until = now + FAR_FUTURE
+    return estimate_matching(context.database, action.verb, page_filter.job_filter(now), until)
 
 
 def _work(
-    site: ConsoleContext, deed: JobAction, which: JobFilter, actor: Actor, reason: str | None, until: datetime | None
+    context: ConsoleContext,
+    action: JobAction,
+    job_filter: JobFilter,
+    actor: Actor,
+    reason: str | None,
+    until: datetime | None,
 ) -> Work:
-    def work(tell: OnProgress) -> BulkResult | Cancelled:
+    def work(on_progress: OnProgress) -> BulkResult | Cancelled:
         if until is not None:
-            return admin.delay(site.database, which, until, actor, reason, tell)
-        return CARRIED_OUT[deed.verb](site.database, which, actor, reason, tell)
+            return admin.delay(context.database, job_filter, until, actor, reason, on_progress)
+        return FUNCTIONS[action.verb](context.database, job_filter, actor, reason, on_progress)
 
     return work

@@ -1,32 +1,32 @@
-"""The dead, by type and error, and how many of them died lately."""
+"""Dead jobs, grouped by type and error."""
 
 from fastapi import APIRouter, Request, Response
 
 from console.context import ConsoleContext
-from console.web.page import Here, Viewer, now_of, render
-from console.web.redact import of_payload
+from console.web.page import Context, Viewer, render
+from console.web.redact import for_payload
 from mayfly import admin
 from mayfly.admin import DeadGroups
 from mayfly.db.connection import Connection
 
-MAX_ROWS_READ = 2_000  # a page has a tenth of a second
+MAX_ROWS_READ = 2_000  # so that the page answers within 100 ms
 
 router = APIRouter()
 
 
 @router.get("/dead")
-async def show(request: Request, site: Here, _person: Viewer, lane: str = "") -> Response:
-    found = await site.look(lambda connection: _read(connection, site, lane or None))
-    return render(request, "dead.html", found=found, lane=lane, windows=tuple(admin.WINDOWS))
+async def show(request: Request, context: Context, _user: Viewer, lane: str = "") -> Response:
+    dead = await context.read(_read, context, lane or None)
+    return render(request, "dead.html", dead=dead, lane=lane, windows=list(admin.WINDOWS))
 
 
-def _read(connection: Connection, site: ConsoleContext, lane: str | None) -> DeadGroups:
-    """What is hidden in the newest one's payload is hidden in the words of its group."""
-    found = admin.list_dead(connection, lane, now_of(site), admin.newest, MAX_ROWS_READ)
-    hidden = site.settings.redact
-    payloads = admin.read_payloads(connection, [each.newest_id for each in found.groups]) if hidden else {}
+def _read(connection: Connection, context: ConsoleContext, lane: str | None) -> DeadGroups:
+    """Secrets in the payload of a group's newest job are masked in the group's error message."""
+    found = admin.list_dead(connection, lane, context.now(), admin.newest, MAX_ROWS_READ)
+    fields = context.settings.redact
+    payloads = admin.read_payloads(connection, [each.newest_id for each in found.groups]) if fields else {}
     groups = [
-        each._replace(message=of_payload(hidden, payloads.get(each.newest_id)).text(each.message))
+        each._replace(message=for_payload(fields, payloads.get(each.newest_id)).text(each.message))
         for each in found.groups
     ]
     return found._replace(groups=tuple(groups))

@@ -1,15 +1,32 @@
-"""A list as a file: JSON as the command line prints it, or CSV for a spreadsheet."""
+"""Lists as files: JSON as the command line prints it, CSV for spreadsheets."""
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import APIRouter, Depends, Response
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
+from console.web.page import Viewer
+
+MAX_EXPORTED = 10_000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run a cell that begins with one of these
 Facts = Mapping[str, Any]
+
+
+def add_routes(router: APIRouter, name: str, rows: Callable[..., Any], role: Any = Viewer) -> None:
+    """Serve what the dependency `rows` returns as /NAME.json and /NAME.csv."""
+    Rows = Annotated[Iterable[Facts], Depends(rows)]  # noqa: N806 - a type
+
+    async def json_file(_user: role, found: Rows) -> Response:
+        return as_json(name, found)
+
+    async def csv_file(_user: role, found: Rows) -> Response:
+        return as_csv(name, found)
+
+    router.add_api_route(f"/{name}.json", json_file)
+    router.add_api_route(f"/{name}.csv", csv_file)
 
 
 def as_json(name: str, facts: Iterable[Facts]) -> Response:
@@ -17,7 +34,7 @@ def as_json(name: str, facts: Iterable[Facts]) -> Response:
 
 
 def as_csv(name: str, facts: Iterable[Facts]) -> Response:
-    """A column for each key of any of them; what is a list or an object in JSON is JSON in its cell."""
+    """One column per key of any row; lists and objects are written as JSON."""
     rows = list(facts)
     columns = list(dict.fromkeys(key for each in rows for key in each))
     written = io.StringIO()
@@ -28,7 +45,7 @@ def as_csv(name: str, facts: Iterable[Facts]) -> Response:
 
 
 def _cell(value: Any) -> Any:
-    """A text that a spreadsheet does not take for a formula."""
+    """An apostrophe keeps a spreadsheet from running a text as a formula."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

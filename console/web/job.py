@@ -11,7 +11,7 @@ from console.api.schemas import JobId
 from console.context import ConsoleContext
 from console.web.actions import of_job
 from console.web.jobs import OFFERED
-from console.web.page import Here, Viewer, now_of, render
+from console.web.page import Context, Viewer, render
 from console.web.redact import Redactor
 from mayfly import admin
 from mayfly.admin import Family, JobView, RunnerView
@@ -49,20 +49,20 @@ class JobPageData(NamedTuple):
 
 
 @router.get("/jobs/{job_id}")
-async def show(request: Request, site: Here, _person: Viewer, job_id: JobId) -> Response:
-    now = now_of(site)
-    view, family, runners = await site.look(lambda connection: _read(connection, site, job_id, now))
+async def show(request: Request, context: Context, _person: Viewer, job_id: JobId) -> Response:
+    now = context.now()
+    view, family, runners = await context.read(_read, context, job_id, now)
     status = view.row["status"]
     return render(
-        request, "job.html", view=view, shown=masked(view, runners, site.settings.redact), family=family,
+        request, "job.html", view=view, shown=masked(view, runners, context.settings.redact), family=family,
         runners=runners, verbs=OFFERED.get(status, ()), commands=[of_job("show", job_id), *_commands(status, job_id)],
     )  # fmt: skip
 
 
 def _read(
-    connection: Connection, site: ConsoleContext, job_id: int, now: datetime
+    connection: Connection, context: ConsoleContext, job_id: int, now: datetime
 ) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
-    view = admin.read_job(connection, job_id, site.settings, site.producer.registry, now)
+    view = admin.read_job(connection, job_id, context.settings, context.registry, now)
     names = [each.worker_id for each in view.attempts]
     names += [view.row["worker_id"]] if view.row["worker_id"] else []
     family = admin.read_family(connection, job_id, view.row["parent_id"], view.row["group_key"])

@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
 from console.context import ConsoleContext
 from console.web import export
+from console.web.export import MAX_EXPORTED
 from console.web.filters import PageFilter, filter_of
-from console.web.page import Here, Viewer, now_of, render, url
-from console.web.redact import Redactor, of_payload
+from console.web.page import Context, Viewer, render, url
+from console.web.redact import Redactor, for_payload
 from mayfly import admin, json_text
 from mayfly.admin import CappedCount, JobLine, JobPage
 from mayfly.db.connection import Connection
@@ -21,9 +22,8 @@ from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, STATUSES
 
 router = APIRouter()
 
-SIZE = 50
-MAX_EXPORTED = 10_000
-EXPORTED_AT_ONCE = 500
+PAGE_SIZE = 50
+EXPORT_PAGE_SIZE = 500
 OFFERED = {
     "": ("retry", "cancel", "discard", "delay"),
     PENDING: ("cancel", "delay", "retry"),
@@ -36,101 +36,103 @@ OFFERED = {
 class Tab(NamedTuple):
     status: str
     address: str
-    number: CappedCount | None
-    is_here: bool
+    jobs: CappedCount | None
+    is_current: bool
 
 
 @router.get("/jobs")
-async def show(request: Request, site: Here, _person: Viewer, after: str | None = None) -> Response:
-    meant, now = filter_of(request.query_params), now_of(site)
+async def show(request: Request, context: Context, _user: Viewer, after: str | None = None) -> Response:
+    page_filter, now, error = filter_of(request.query_params), context.now(), None
+    page, counts = JobPage(()), dict[str, CappedCount]()
     try:
-        page, counted = await site.look(lambda connection: _read(connection, site, meant, now, after))
-        wrong = None
-    except UsageError as error:
-        page, counted, wrong = JobPage(()), {}, str(error)
+        page, counts = await context.read(_read_with_counts, context, page_filter, now, after)
+    except UsageError as wrong:
+        error = str(wrong)
     return render(
-        request, "jobs.html", 422 if wrong else 200, meant=meant, page=page, wrong=wrong,
-        tabs=_tabs(request, meant, counted),
-        verbs=OFFERED.get(meant.status, ()), searched=admin.MAX_ROWS_SEARCHED,
-        types=sorted(site.producer.registry.handlers),
-        next_url=page.next and url(request, "/jobs", **meant.query, after=page.next),
-        first_url=after and url(request, "/jobs", **meant.query),
+        request, "jobs.html", 422 if error else 200, page_filter=page_filter, page=page, error=error,
+        tabs=_tabs(request, page_filter, counts),
+        verbs=OFFERED.get(page_filter.status, ()), searched=admin.MAX_ROWS_SEARCHED,
+        types=sorted(context.registry.handlers),
+        next_url=page.next and url(request, "/jobs", **page_filter.query, after=page.next),
+        first_url=after and url(request, "/jobs", **page_filter.query),
     )  # fmt: skip
 
 
-def _tabs(request: Request, meant: PageFilter, counted: Mapping[str, CappedCount]) -> list[Tab]:
-    addresses = {each: url(request, "/jobs", **meant._replace(status=each).query) for each in ("", *STATUSES)}
-    return [Tab(each, address, counted.get(each), each == meant.status) for each, address in addresses.items()]
+def _tabs(request: Request, page_filter: PageFilter, counts: Mapping[str, CappedCount]) -> list[Tab]:
+    addresses = {each: url(request, "/jobs", **page_filter._replace(status=each).query) for each in ("", *STATUSES)}
+    return [Tab(each, address, counts.get(each), each == page_filter.status) for each, address in addresses.items()]
 
 
-@router.get("/jobs.csv")
-async def as_csv(request: Request, site: Here, _person: Viewer) -> Response:
-    lines = await site.run(_export, site, filter_of(request.query_params))
-    return export.as_csv("jobs", [each.facts() for each in lines])
-
-
-@router.get("/jobs.json")
-async def as_json(request: Request, site: Here, _person: Viewer) -> Response:
-    lines = await site.run(_export, site, filter_of(request.query_params))
-    return export.as_json("jobs", [each.facts() for each in lines])
-
-
-def _read(
-    connection: Connection,
-    site: ConsoleContext,
-    meant: PageFilter,
-    now: datetime,
-    after: str | None,
-    size: int = SIZE,
-) -> tuple[JobPage, Any]:
-    page = read_page(connection, site, meant, now, after, size)
-    is_bare = not meant.looks_inside
-    return page, admin.count_statuses(connection, meant.which(now)) if is_bare else {}
+def _read_with_counts(
+    connection: Connection, context: ConsoleContext, page_filter: PageFilter, now: datetime, after: str | None
+) -> tuple[JobPage, dict[str, CappedCount]]:
+    page = read_page(connection, context, page_filter, now, after, PAGE_SIZE)
+    if page_filter.searches_content:
+        return page, {}
+    return page, dict(admin.count_statuses(connection, page_filter.job_filter(now)))
 
 
 def read_page(
-    connection: Connection, site: ConsoleContext, meant: PageFilter, now: datetime, after: str | None, size: int
+    connection: Connection,
+    context: ConsoleContext,
+    page_filter: PageFilter,
+    now: datetime,
+    after: str | None,
+    size: int,
 ) -> JobPage:
-    """What is hidden is not found either: a search would tell it letter by letter."""
-    hidden = site.settings.redact
-    if meant.field.lower() in hidden:
-        raise BadField("field", meant.field, "one that is shown: REDACT names this one")
-    page = admin.list_jobs(connection, meant.which(now), meant.text or None, size, after or None, meant.inside)
-    return page._replace(jobs=tuple(_shown(connection, hidden, page.jobs, meant.text)))
+    """With secrets masked. A search does not find them either, or it would reveal them letter by letter."""
+    redacted = context.settings.redact
+    if page_filter.field.lower() in redacted:
+        raise BadField("field", page_filter.field, "a field that is shown; this one is named in REDACT")
+    which, text, field = page_filter.job_filter(now), page_filter.text, page_filter.payload_field
+    page = admin.list_jobs(connection, which, text or None, size, after or None, field)
+    return page._replace(jobs=tuple(_redacted(connection, redacted, page.jobs, text)))
 
 
-def _shown(connection: Connection, hidden: Sequence[str], lines: Sequence[JobLine], text: str) -> Iterator[JobLine]:
-    wanted = [each.id for each in lines if text or each.error]
-    payloads = admin.read_payloads(connection, wanted) if hidden else {}
+def _redacted(
+    connection: Connection, fields: Sequence[str], lines: Sequence[JobLine], text: str
+) -> Iterator[JobLine]:
+    needed = [each.id for each in lines if text or each.error]
+    payloads = admin.read_payloads(connection, needed) if fields else {}
     for each in lines:
         if each.id not in payloads:
             yield each
             continue
-        redactor = of_payload(hidden, payloads[each.id])
+        redactor = for_payload(fields, payloads[each.id])
         line = each._replace(error=redactor.text(each.error))
-        if not text or _may_be_found(line, redactor, payloads[each.id], text):
+        if not text or _matches_redacted(line, redactor, payloads[each.id], text):
             yield line
 
 
-def _may_be_found(line: JobLine, redactor: Redactor, payload: str, text: str) -> bool:
-    """Whether what is shown has the text; where nothing is hidden, what was found is."""
+def _matches_redacted(line: JobLine, redactor: Redactor, payload: str, text: str) -> bool:
+    """Whether the text is still found after masking; if nothing was masked, it is."""
     try:
         value = json_text.decode(payload)
     except ValueError:
         return False
-    shown = redactor.value(value)
-    told = (json.dumps(shown, ensure_ascii=False), line.error or "", line.type, line.group_key or "")
-    return shown == value or any(text.lower() in each.lower() for each in told)
+    masked = redactor.value(value)
+    searched = (json.dumps(masked, ensure_ascii=False), line.error or "", line.type, line.group_key or "")
+    return masked == value or any(text.lower() in each.lower() for each in searched)
 
 
-def _export(site: ConsoleContext, meant: PageFilter) -> list[JobLine]:
-    now, after = now_of(site), None
+async def exported(request: Request, context: Context) -> list[export.Facts]:
+    lines = await context.run(_read_all, context, filter_of(request.query_params))
+    return [each.facts() for each in lines]
+
+
+def _read_all(context: ConsoleContext, page_filter: PageFilter) -> list[JobLine]:
+    now, after = context.now(), None
     lines: list[JobLine] = []
     while len(lines) < MAX_EXPORTED:
-        look = partial(read_page, site=site, meant=meant, now=now, after=after, size=EXPORTED_AT_ONCE)
-        page = site.database.read(look)
+        query = partial(
+            read_page, context=context, page_filter=page_filter, now=now, after=after, size=EXPORT_PAGE_SIZE
+        )
+        page = context.database.read(query)
         lines += page.jobs
         after = page.next
         if after is None or page.is_cut:
             break
     return lines[:MAX_EXPORTED]
+
+
+export.add_routes(router, "jobs", exported)

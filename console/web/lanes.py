@@ -1,12 +1,12 @@
-"""Lanes and their limits: what waits, who may work, and whether anybody has paused them."""
+"""Lanes: backlog, runners, limits, pools and pauses; pause, resume and set the number of runners."""
 
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Form, Request, Response
 
 from console.context import ConsoleContext
-from console.web.filters import read_later
-from console.web.page import Here, Operator, Viewer, actor_of, now_of, redirect, render
+from console.web.filters import parse_future
+from console.web.page import Context, Operator, Viewer, actor_of, plural, redirect, render
 from mayfly import admin
 from mayfly.admin import LaneView
 from mayfly.admin.lanes import MAX_WORKERS_SETTABLE
@@ -34,58 +34,58 @@ class PoolView(NamedTuple):
 
 
 @router.get("/lanes")
-async def show(request: Request, site: Here, _person: Viewer) -> Response:
-    shown, types = await site.look(lambda connection: _read(connection, site))
-    known = sorted({*site.producer.registry.handlers, *(each.name for each in types)})
-    return render(request, "lanes.html", shown=shown, pools=_pools(site, shown), paused_types=types, types=known)
+async def show(request: Request, context: Context, _user: Viewer) -> Response:
+    rows, paused_types = await context.read(_read, context)
+    types = sorted({*context.registry.handlers, *(each.name for each in paused_types)})
+    pools = _pools(context, rows)
+    return render(request, "lanes.html", rows=rows, pools=pools, paused_types=paused_types, types=types)
 
 
 @router.get("/pause")
-async def ask(request: Request, _person: Operator, kind: str = LANE, name: str = "") -> Response:
-    """A page of its own: a reason and an end are worth a moment."""
+async def confirm(request: Request, _user: Operator, kind: str = LANE, name: str = "") -> Response:
     return render(request, "pause.html", kind=TYPE if kind == TYPE else LANE, name=name)
 
 
 @router.post("/pause")
 async def pause(
-    request: Request, site: Here, person: Operator, kind: Text, name: Text, reason: Text = "", until: Text = ""
+    request: Request, context: Context, user: Operator, kind: Text, name: Text, reason: Text = "", until: Text = ""
 ) -> Response:
-    end, why = read_later("until", until.strip(), now_of(site)), reason.strip() or None
-    await site.run(admin.pause, site.database, kind, name, actor_of(person), end, why)
-    return redirect(request, "/lanes", f"Paused the {kind} {name}: nothing more of it is started.")
+    until_at = parse_future("until", until.strip(), context.now())
+    await context.run(admin.pause, context.database, kind, name, actor_of(user), until_at, reason.strip() or None)
+    return redirect(request, "/lanes", f"Paused the {kind} {name}: no more of its jobs are started.")
 
 
 @router.post("/resume")
-async def resume(request: Request, site: Here, person: Operator, kind: Text, name: Text) -> Response:
-    found = await site.run(admin.resume, site.database, kind, name, actor_of(person))
-    told = f"Resumed the {kind} {name}." if found.was_paused else f"The {kind} {name} was not paused."
-    return redirect(request, "/lanes", told)
+async def resume(request: Request, context: Context, user: Operator, kind: Text, name: Text) -> Response:
+    result = await context.run(admin.resume, context.database, kind, name, actor_of(user))
+    message = f"Resumed the {kind} {name}." if result.was_paused else f"The {kind} {name} was not paused."
+    return redirect(request, "/lanes", message)
 
 
 @router.post("/lanes/workers")
-async def set_workers(request: Request, site: Here, person: Operator, name: Text, workers: Text = "") -> Response:
-    """Empty: as the settings of each host say."""
+async def set_workers(request: Request, context: Context, user: Operator, name: Text, workers: Text = "") -> Response:
+    """Empty: the settings of each host decide."""
     given = workers.strip()
     if given and not (given.isascii() and given.isdigit() and len(given) < 6):
-        raise BadField("workers", given, f"a whole number from 1 to {MAX_WORKERS_SETTABLE}")
+        raise BadField("workers", given, f"an integer, 1–{MAX_WORKERS_SETTABLE}")
     number = int(given) if given else None
-    await site.run(admin.set_lane, site.database, name, number, actor_of(person))
-    told = "as many runners as the settings say" if number is None else f"{number} runners at most"
-    return redirect(request, "/lanes", f"The lane {name} may have {told}, from the next cycle on.")
+    await context.run(admin.set_lane, context.database, name, number, actor_of(user))
+    allowed = "as many runners as the settings allow" if number is None else f"up to {plural(number, 'runner')}"
+    return redirect(request, "/lanes", f"The lane {name} may have {allowed}, from the next cycle on.")
 
 
-def _read(connection: Connection, site: ConsoleContext) -> tuple[list[LaneRow], list[Pause]]:
-    now = now_of(site)
+def _read(connection: Connection, context: ConsoleContext) -> tuple[list[LaneRow], list[Pause]]:
+    now, settings = context.now(), context.settings
     pauses = load_pauses(connection, now)
-    views = admin.list_lanes(connection, site.settings, now)
-    shown = [LaneRow(each, site.settings.lane(each.lane), pauses.lanes.get(each.lane)) for each in views]
-    return shown, sorted(pauses.types.values(), key=lambda each: each.name)
+    views = admin.list_lanes(connection, settings, now)
+    rows = [LaneRow(each, settings.lane(each.lane), pauses.lanes.get(each.lane)) for each in views]
+    return rows, sorted(pauses.types.values(), key=lambda each: each.name)
 
 
-def _pools(site: ConsoleContext, shown: list[LaneRow]) -> list[PoolView]:
+def _pools(context: ConsoleContext, rows: list[LaneRow]) -> list[PoolView]:
     pools = []
-    for name, cap in sorted(site.settings.pools.items()):
-        members = [each for each in shown if each.settings.pool == name]
+    for name, cap in sorted(context.settings.pools.items()):
+        members = [each for each in rows if each.settings.pool == name]
         runners = sum(each.view.runners for each in members)
         pools.append(PoolView(name, cap, tuple(each.view.lane for each in members), runners))
     return pools

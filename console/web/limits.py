@@ -1,4 +1,4 @@
-"""The limits: each key with what is used of it, and when it opens again."""
+"""Limits: each key, how much of it is used, and when it opens again."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from console.context import ConsoleContext
 from console.web import export
-from console.web.page import Here, Viewer, now_of, render, url
+from console.web.page import Context, Viewer, render, url
 from mayfly.admin.limits import LimitView, limits_page, list_limits, used_up
 from mayfly.db.connection import Connection
 from mayfly.queue.failure import storable
@@ -14,36 +14,33 @@ from mayfly.schema.tables import KEY_LENGTH
 
 router = APIRouter()
 
-SIZE, MOST_USED_UP = 100, 500
-Key = Annotated[str, Query(alias="from", max_length=KEY_LENGTH)]
+PAGE_SIZE, MAX_USED_UP = 100, 500
+FirstKey = Annotated[str, Query(alias="from", max_length=KEY_LENGTH)]
 
 
 @router.get("/limits")
-async def show(request: Request, site: Here, _person: Viewer, first: Key = "") -> Response:
-    full, page, following = await site.look(lambda connection: _read(connection, site, storable(first.strip())))
+async def show(request: Request, context: Context, _user: Viewer, first: FirstKey = "") -> Response:
+    full, page, following = await context.read(_read, context, storable(first.strip()))
     next_url = url(request, "/limits", **{"from": following}) if following else None
     first_url = url(request, "/limits") if first else None
     return render(request, "limits.html", full=full, page=page, first=first, next_url=next_url, first_url=first_url)
 
 
-@router.get("/limits.json")
-async def as_json(site: Here, _person: Viewer) -> Response:
-    return export.as_json("limits", [each.facts() for each in await _all(site)])
+async def exported(context: Context) -> list[export.Facts]:
+    return await context.read(_facts, context)
 
 
-@router.get("/limits.csv")
-async def as_csv(site: Here, _person: Viewer) -> Response:
-    return export.as_csv("limits", [each.facts() for each in await _all(site)])
+def _facts(connection: Connection, context: ConsoleContext) -> list[export.Facts]:
+    return [each.facts() for each in list_limits(connection, context.now())]
 
 
 def _read(
-    connection: Connection, site: ConsoleContext, first: str
+    connection: Connection, context: ConsoleContext, first: str
 ) -> tuple[list[LimitView], list[LimitView], str | None]:
-    """Those that are used up are why somebody looks."""
-    now = now_of(site)
-    full = [] if first else used_up(connection, now, MOST_USED_UP)
-    return full, *limits_page(connection, now, SIZE, first)
+    """The first page begins with the keys that are used up."""
+    now = context.now()
+    full = [] if first else used_up(connection, now, MAX_USED_UP)
+    return full, *limits_page(connection, now, PAGE_SIZE, first)
 
 
-async def _all(site: ConsoleContext) -> list[LimitView]:
-    return await site.look(lambda connection: list(list_limits(connection, now_of(site))))
+export.add_routes(router, "limits", exported)

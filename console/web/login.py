@@ -1,4 +1,4 @@
-"""Log in, log out, and choose between light and dark."""
+"""Log in, log out, and choose the theme."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -7,8 +7,8 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Form, Request, Response
 
-from console.auth import gate_of, local_path
-from console.web.page import THEME, THEMES, Viewer, redirect, render, root, session_of, site_of
+from console.context import ConsoleContext, client_address, session_of
+from console.web.page import THEME_COOKIE, THEMES, Context, Viewer, cookie_path, local_path, redirect, render
 from mayfly import log_messages
 from mayfly.admin.auth import DUMMY_HASH, password_matches
 from mayfly.clock import monotonic
@@ -17,9 +17,10 @@ from mayfly.format import span
 router = APIRouter()
 
 MAX_PASSWORD_LENGTH = 1000
+MAX_LOGGED_NAME = 64
 THEME_SECONDS = 365 * 24 * 3600
-WRONG = "There is no such account, or the password is wrong."
-ONE_AT_A_TIME = CapacityLimiter(1)  # a hash takes 64 MB and a core
+LOGIN_FAILED = "There is no such account, or the password is wrong."
+ONE_HASH_AT_A_TIME = CapacityLimiter(1)  # one takes 64 MB and a core
 
 Text = Annotated[str, Form()]
 
@@ -28,59 +29,69 @@ Text = Annotated[str, Form()]
 async def show(request: Request, next: str = "/") -> Response:
     if session_of(request) is not None:
         return redirect(request, local_path(next))
-    return render(request, "login.html", next=local_path(next), name="", wrong=None)
+    return _form(request, "", next)
 
 
 @router.post("/login")
-async def log_in(request: Request, name: Text = "", password: Text = "", next: Text = "/") -> Response:
-    gate, site = gate_of(request), site_of(request)
-    address, now = address_of(request), monotonic()
-    wait = max(gate.addresses.wait(address, now), gate.names.wait(name, now))
+async def log_in(
+    request: Request, context: Context, name: Text = "", password: Text = "", next: Text = "/"
+) -> Response:
+    address, now = client_address(request), monotonic()
+    wait = max(context.address_logins.wait(address, now), context.account_logins.wait(name, now))
     if wait:
-        site.log.say(log_messages.login_refused(address, name[:64], "too many attempts"))
-        wrong = f"Too many attempts: wait for {span(timedelta(seconds=wait))}, then try again."
-        return _again(request, name, next, wrong, 429, {"Retry-After": str(int(wait) + 1)})
-    account = gate.accounts.get(name)
-    known = DUMMY_HASH if account is None else account.password_hash  # as long for a name that is nobody's
-    is_right = await run_sync(password_matches, known, password[:MAX_PASSWORD_LENGTH], limiter=ONE_AT_A_TIME)
-    if account is None or not is_right:
-        gate.addresses.fail(address, now)
-        gate.names.fail(name, now)
-        site.log.say(log_messages.login_refused(address, name[:64], "wrong name or password"))
-        return _again(request, name, next, WRONG, 401)
-    gate.names.succeed(name)
-    gate.addresses.succeed(address)
-    site.log.say(log_messages.logged_in(address, name))
-    answer = redirect(request, local_path(next))
-    gate.remember(request, answer, gate.sessions.begin(name, gate.now()))
-    return answer
+        _log_refusal(context, address, name, "too many attempts")
+        return _locked(request, name, next, wait)
+    if not await _password_matches(context, name, password):
+        context.address_logins.fail(address, now)
+        context.account_logins.fail(name, now)
+        _log_refusal(context, address, name, "wrong name or password")
+        return _form(request, name, next, LOGIN_FAILED, 401)
+    context.account_logins.succeed(name)
+    context.address_logins.succeed(address)
+    context.log.say(log_messages.logged_in(address, name))
+    response = redirect(request, local_path(next))
+    context.sessions.set_cookie(request, response, context.sessions.start(name, context.now()))
+    return response
 
 
 @router.post("/logout")
-async def log_out(request: Request, _person: Viewer) -> Response:
-    gate, session = gate_of(request), session_of(request)
+async def log_out(request: Request, context: Context, _user: Viewer) -> Response:
+    session = session_of(request)
     if session is not None:
-        gate.sessions.end(session, gate.now())
-    answer = redirect(request, "/login")
-    gate.forget(request, answer)
-    return answer
+        context.sessions.end(session, context.now())
+    response = redirect(request, "/login")
+    context.sessions.delete_cookie(request, response)
+    return response
 
 
 @router.post("/theme")
-async def choose(request: Request, theme: Text = "system", next: Text = "/") -> Response:
-    answer = redirect(request, local_path(next))
+async def set_theme(request: Request, theme: Text = "system", next: Text = "/") -> Response:
+    response = redirect(request, local_path(next))
     if theme in THEMES:
-        answer.set_cookie(THEME, theme, THEME_SECONDS, path=root(request), httponly=True, samesite="lax")
-    return answer
+        path = cookie_path(request)
+        response.set_cookie(THEME_COOKIE, theme, THEME_SECONDS, path=path, httponly=True, samesite="lax")
+    return response
 
 
-def _again(
-    request: Request, name: str, next: str, wrong: str, status: int, headers: dict[str, str] | None = None
-) -> Response:
-    answer = render(request, "login.html", status, next=local_path(next), name=name, wrong=wrong)
-    answer.headers.update(headers or {})
-    return answer
+async def _password_matches(context: ConsoleContext, name: str, password: str) -> bool:
+    """Takes as long for an unknown name: the time must not show which accounts exist."""
+    account = context.sessions.accounts.get(name)
+    known_hash = DUMMY_HASH if account is None else account.password_hash
+    given = password[:MAX_PASSWORD_LENGTH]
+    matches = await run_sync(password_matches, known_hash, given, limiter=ONE_HASH_AT_A_TIME)
+    return matches and account is not None
 
 
-def address_of(request: Request) -> str:
-    return request.client.host if request.client else "nowhere"
+def _locked(request: Request, name: str, next: str, wait_seconds: float) -> Response:
+    wait = span(timedelta(seconds=wait_seconds))
+    response = _form(request, name, next, f"Too many attempts: wait for {wait}, then try again.", 429)
+    response.headers["Retry-After"] = str(int(wait_seconds) + 1)
+    return response
+
+
+def _form(request: Request, name: str, next: str, error: str | None = None, status: int = 200) -> Response:
+    return render(request, "login.html", status, next=local_path(next), name=name, error=error)
+
+
+def _log_refusal(context: ConsoleContext, address: str, name: str, reason: str) -> None:
+    context.log.say(log_messages.login_refused(address, name[:MAX_LOGGED_NAME], reason))

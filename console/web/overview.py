@@ -1,4 +1,4 @@
-"""Which charts the overview has, and what they are of. Pure."""
+"""The overview: hosts, lanes, newly dead jobs, and charts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,8 +10,8 @@ from markupsafe import Markup
 from console.context import ConsoleContext
 from console.web import export
 from console.web.charts import AxisUnit, Chart, Series, count_unit, duration_unit, sparkline
-from console.web.page import Here, Viewer, now_of, render, url
-from console.web.redact import of_payload
+from console.web.page import Context, Viewer, render, url
+from console.web.redact import for_payload
 from mayfly import admin
 from mayfly.admin import PERIODS, ChartPoint, History, HostView, LaneView, NewlyDead, Regularity
 from mayfly.admin.health import targets_of
@@ -19,8 +19,8 @@ from mayfly.admin.why import STALE_AFTER
 from mayfly.db.connection import Connection
 from mayfly.format import span
 
-RATES = (("a minute", 1), ("an hour", 60), ("a day", 1440))  # and the minutes of each
-STEPS = {60: "minute", 900: "15 minutes", 7200: "2 hours", 28_800: "8 hours"}
+RATES = (("per minute", 1), ("per hour", 60), ("per day", 1440))  # and the minutes of each
+STEP_NAMES = {60: "minute", 900: "15 minutes", 7200: "2 hours", 28_800: "8 hours"}
 
 
 def charts_of(history: History) -> list[Chart]:
@@ -28,35 +28,35 @@ def charts_of(history: History) -> list[Chart]:
 
 
 def throughput(history: History) -> Chart:
-    """A rate, so that a point which is not over yet looks like the others."""
+    """A rate, so that the current point, which is incomplete, is comparable with the others."""
     name, minutes = rate_of(history.points)
     values = [each.done / each.minutes * minutes if each.minutes else None for each in history.points]
     return _chart(history, "throughput", f"Jobs done {name}", count_unit(name), Series("done", values))
 
 
 def rate_of(points: Sequence[ChartPoint]) -> tuple[str, int]:
-    """The shortest time in which at least one was done, at the best of times."""
+    """The shortest unit in which the highest rate is at least 1."""
     best = max((each.done / each.minutes for each in points if each.minutes), default=0)
     return next((rate for rate in RATES if best * rate[1] >= 1), RATES[-1] if best else RATES[0])
 
 
 def failures(history: History) -> Chart:
     failed = Series("failed attempts", [each.failed for each in history.points])
-    dead = Series("jobs that died", [each.dead for each in history.points])
-    title = f"Failures in each {STEPS[history.period.step]}"
+    dead = Series("dead jobs", [each.dead for each in history.points])
+    title = f"Failures per {STEP_NAMES[history.period.step]}"
     return _chart(history, "failures", title, count_unit(""), failed, dead, as_bars=True)
 
 
 def waits(history: History) -> Chart:
-    half = Series("half of the jobs within", [each.wait_p50_ms for each in history.points])
-    most = Series("95 % within", [each.wait_p95_ms for each in history.points])
-    return _chart(history, "waits", "Wait from due to start", duration_unit(), half, most)
+    median = Series("median", [each.wait_p50_ms for each in history.points])
+    p95 = Series("95th percentile", [each.wait_p95_ms for each in history.points])
+    return _chart(history, "waits", "Wait between due and start", duration_unit(), median, p95)
 
 
 def cycles(history: History) -> Chart:
-    half = Series("half of the cycles within", [each.cycle_p50_ms for each in history.points])
-    most = Series("95 % within", [each.cycle_p95_ms for each in history.points])
-    return _chart(history, "cycles", "Duration of cycles", duration_unit(), half, most)
+    median = Series("median", [each.cycle_p50_ms for each in history.points])
+    p95 = Series("95th percentile", [each.cycle_p95_ms for each in history.points])
+    return _chart(history, "cycles", "Cycle duration", duration_unit(), median, p95)
 
 
 def _chart(history: History, key: str, title: str, unit: AxisUnit, *series: Series, as_bars: bool = False) -> Chart:
@@ -66,7 +66,7 @@ def _chart(history: History, key: str, title: str, unit: AxisUnit, *series: Seri
 
 router = APIRouter()
 
-USUAL_PERIOD = "1h"
+DEFAULT_PERIOD = "1h"
 Chosen = Annotated[str, Query(alias="range")]
 RECENT_STEPS = 5  # of a sparkline: ten minutes
 NOTHING_DONE = (0,) * 30
@@ -75,7 +75,7 @@ NOTHING_DONE = (0,) * 30
 class LaneTile(NamedTuple):
     view: LaneView
     target: timedelta | None
-    done: Sequence[int]  # from minute to minute
+    done: Sequence[int]  # per 2 minutes of the last hour
     spark: Markup
 
     @property
@@ -101,35 +101,28 @@ class OverviewData(NamedTuple):
 
 
 @router.get("/")
-async def show(request: Request, site: Here, _person: Viewer, chosen: Chosen = USUAL_PERIOD) -> Response:
-    period = PERIODS.get(chosen, PERIODS[USUAL_PERIOD])
-    seen = await site.look(lambda connection: _read(connection, site, period, now_of(site)))
+async def show(request: Request, context: Context, _user: Viewer, chosen: Chosen = DEFAULT_PERIOD) -> Response:
+    period = PERIODS.get(chosen, PERIODS[DEFAULT_PERIOD])
+    overview = await context.read(_read, context, period, context.now())
     ranges = [(each.name, url(request, "/", range=each.name), each is period) for each in PERIODS.values()]
-    charts = [] if seen.history.is_empty else charts_of(seen.history)
+    charts = [] if overview.history.is_empty else charts_of(overview.history)
     return render(
         request,
         "overview.html",
-        seen=seen,
-        warnings=warnings(seen.lanes),
+        overview=overview,
+        warnings=warnings(overview.lanes),
         period=period,
         ranges=ranges,
         charts=charts,
     )
 
 
-@router.get("/history.json")
-async def history_json(site: Here, _person: Viewer, chosen: Chosen = USUAL_PERIOD) -> Response:
-    return export.as_json("history", [each.facts() for each in (await _history(site, chosen)).points])
+async def exported(context: Context, chosen: Chosen = DEFAULT_PERIOD) -> list[export.Facts]:
+    period = PERIODS.get(chosen, PERIODS[DEFAULT_PERIOD])
+    return [each.facts() for each in (await context.read(admin.read_history, period, context.now())).points]
 
 
-@router.get("/history.csv")
-async def history_csv(site: Here, _person: Viewer, chosen: Chosen = USUAL_PERIOD) -> Response:
-    return export.as_csv("history", [each.facts() for each in (await _history(site, chosen)).points])
-
-
-async def _history(site: ConsoleContext, name: str) -> History:
-    period = PERIODS.get(name, PERIODS[USUAL_PERIOD])
-    return await site.look(lambda connection: admin.read_history(connection, period, now_of(site)))
+export.add_routes(router, "history", exported)
 
 
 def warnings(lanes: Sequence[LaneTile]) -> list[str]:
@@ -149,14 +142,14 @@ def is_unattended(lane: LaneTile) -> bool:
     return has_waited and not is_consumed and view.paused is None
 
 
-def _read(connection: Connection, site: ConsoleContext, period: admin.Period, now: datetime) -> OverviewData:
-    status = admin.read_status(connection, site.settings, now)
-    sparks, targets = admin.read_sparks(connection, now), targets_of(site.settings)
+def _read(connection: Connection, context: ConsoleContext, period: admin.Period, now: datetime) -> OverviewData:
+    status = admin.read_status(connection, context.settings, now)
+    sparks, targets = admin.read_sparks(connection, now), targets_of(context.settings)
     regularity = admin.read_regularity(connection, now)
     return OverviewData(
         [_lane(each, sparks, targets) for each in status.lanes],
         [HostTile(each, regularity.get(each.host, Regularity())) for each in status.hosts],
-        _dead(connection, site, now),
+        _dead(connection, context, now),
         admin.read_history(connection, period, now),
     )
 
@@ -166,12 +159,12 @@ def _lane(view: LaneView, sparks: Mapping[str, Sequence[int]], targets: Mapping[
     return LaneTile(view, targets.get(view.lane), done, sparkline(done, "Jobs done in the last hour"))
 
 
-def _dead(connection: Connection, site: ConsoleContext, now: datetime) -> list[NewlyDead]:
-    """What is hidden in a payload is hidden in the words of its error."""
+def _dead(connection: Connection, context: ConsoleContext, now: datetime) -> list[NewlyDead]:
+    """Secrets of a payload are masked in the error message."""
     found = admin.list_newly_dead(connection, now)
-    hidden = site.settings.redact
+    hidden = context.settings.redact
     ids = [each.newest_id for each in found if each.newest_id is not None]
     payloads = admin.read_payloads(connection, ids) if hidden and ids else {}
     return [
-        each._replace(error=of_payload(hidden, payloads.get(each.newest_id or 0)).text(each.error)) for each in found
+        each._replace(error=for_payload(hidden, payloads.get(each.newest_id or 0)).text(each.error)) for each in found
     ]

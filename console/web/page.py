@@ -1,4 +1,4 @@
-"""The screens, in the order in which they stand in the navigation. Whoever adds a screen adds its line here."""
+"""Render a page: the template environment, links and redirects, roles, and what every page shows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,23 +13,28 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from itsdangerous import BadData, URLSafeSerializer
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from console.context import ConsoleContext
+from console.context import ConsoleContext, context_of, session_of
+from console.problems import title_of
+from console.sessions import ADMIN, OPERATOR, VIEWER, Session, User
 from console.web import static
-from console.web.sessions import ADMIN, OPERATOR, VIEWER, Person, Session
 from mayfly import __version__
 from mayfly.admin.audit import PAGE, Actor
-from mayfly.clock import host_now
-from mayfly.errors import DatabaseError
 from mayfly.format import moment, span
-from mayfly.settings import Settings
+
+THEME_COOKIE, FLASH_COOKIE = "mayfly_theme", "mayfly_flash"
+THEMES = ("system", "light", "dark")
+FLASH_SECONDS = 60
+NO_SUCH_PAGE = "There is no such page: the address is wrong, or what it showed was deleted."
+MEBIBYTE = 1 << 20
 
 
 class Screen(NamedTuple):
     path: str
     title: str
-    role: str = VIEWER  # who sees the link; the screen itself asks for its role again
+    role: str = VIEWER  # hides the link; the screen itself checks the role again
 
 
+# The navigation, in its order. A new screen adds its line here.
 SCREENS: Sequence[Screen] = (
     Screen("/", "Overview"),
     Screen("/jobs", "Jobs"),
@@ -44,19 +49,90 @@ SCREENS: Sequence[Screen] = (
     Screen("/enqueue", "Enqueue", OPERATOR),
 )
 
-MEBIBYTE = 1 << 20
+
+# --- responses --------------------------------------------------------------------------------------------
+
+
+def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    text = TEMPLATES.get_template(template).render(**_common(request), **values)
+    response = HTMLResponse(text, status)
+    if FLASH_COOKIE in request.cookies:
+        response.delete_cookie(FLASH_COOKIE, path=cookie_path(request))
+    return response
+
+
+def error_page(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """While the database is unavailable, a page that reloads itself."""
+    is_unknown_path = (status, detail) == (404, "Not Found")  # Starlette's own text
+    text = NO_SUCH_PAGE if is_unknown_path else detail
+    response = render(request, "error.html", status, title=title_of(status), detail=text)
+    response.headers.update(headers or {})
+    if status == 503 and request.method == "GET":
+        response.headers["Refresh"] = "5"
+    return response
+
+
+def redirect(request: Request, path: str, message: str | None = None) -> Response:
+    """To a page of the console, which shows the message once."""
+    response = RedirectResponse(url(request, path), 303)
+    session = session_of(request)
+    if message is not None and session is not None:
+        text = str(_flash_signer(session).dumps(message))
+        response.set_cookie(
+            FLASH_COOKIE, text, FLASH_SECONDS, path=cookie_path(request), httponly=True, samesite="lax"
+        )
+    return response
+
+
+def local_path(given: str) -> str:
+    """A path of the console; anything else, such as another host, becomes the overview."""
+    is_local = given.startswith("/") and not given.startswith(("//", "/\\")) and given.isprintable()
+    return given if is_local and "\\" not in given else "/"
+
+
+def url(request: Request, path: str, **query: Any) -> str:
+    """With CONSOLE_PREFIX; empty parameters are left out."""
+    given = {name: value for name, value in query.items() if value not in (None, "", ())}
+    prefix = context_of(request).settings.console_prefix or ""
+    return f"{prefix}{path}{'?' if given else ''}{urlencode(given, doseq=True)}"
+
+
+def cookie_path(request: Request) -> str:
+    return context_of(request).settings.console_prefix or "/"
+
+
+# --- dependencies of routes -------------------------------------------------------------------------------
+
+
+def actor_of(user: User) -> Actor:
+    return Actor(user.name, PAGE)
+
+
+def _requires(role: str) -> Any:
+    def check(request: Request) -> User:
+        session = session_of(request)
+        if session is None or not session.user.may(role):
+            raise HTTPException(403, f"This needs the role {role}. Ask an admin of the console for it.")
+        return session.user
+
+    return Depends(check)
+
+
+Context = Annotated[ConsoleContext, Depends(context_of)]
+Viewer = Annotated[User, _requires(VIEWER)]
+Operator = Annotated[User, _requires(OPERATOR)]
+Admin = Annotated[User, _requires(ADMIN)]
+
+
+# --- template filters -------------------------------------------------------------------------------------
 
 
 def ago(at: datetime, now: datetime) -> str:
     """3 min ago, in 2 h, just now."""
-    away = now - at
-    if abs(away) < timedelta(seconds=1):
+    age = now - at
+    if abs(age) < timedelta(seconds=1):
         return "just now"
-    return f"{span(away)} ago" if away > timedelta(0) else f"in {span(-away)}"
-
-
-def exact(at: datetime) -> str:
-    return moment(at)
+    return f"{span(age)} ago" if age > timedelta(0) else f"in {span(-age)}"
 
 
 def iso(at: datetime) -> str:
@@ -82,21 +158,19 @@ def mebibytes(given: int | None) -> str:
 
 
 def number(given: Any) -> str:
-    """With its thousands; a capped one says so itself."""
+    """With thousands separators; a CappedCount formats itself."""
     return f"{given:,}" if isinstance(given, int) else str(given)
+
+
+def plural(given: Any, noun: str) -> str:
+    """1 job, 2 jobs, 10,000+ jobs."""
+    return f"{number(given)} {noun}{'' if str(given) == '1' else 's'}"
 
 
 def as_json(given: Any) -> str:
     return json.dumps(given, indent=2, ensure_ascii=False, default=str)
 
 
-FILTERS = {"exact": exact, "iso": iso, "duration": duration, "seconds": seconds, "number": number,
-           "mebibytes": mebibytes, "as_json": as_json}  # fmt: skip
-
-THEME, FLASH = "mayfly_theme", "mayfly_flash"
-THEMES = ("system", "light", "dark")
-FLASH_SECONDS = 60
-NOWHERE = "The address is wrong, or what it showed is gone."
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -104,123 +178,50 @@ TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-TEMPLATES.filters |= FILTERS
+TEMPLATES.filters |= {
+    "exact": moment, "iso": iso, "duration": duration, "seconds": seconds, "number": number, "plural": plural,
+    "mebibytes": mebibytes, "as_json": as_json,
+}  # fmt: skip
 
 
-def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    text = TEMPLATES.get_template(template).render(**_common(request), **values)
-    answer = HTMLResponse(text, status)
-    if FLASH in request.cookies:
-        answer.delete_cookie(FLASH, path=root(request))
-    return answer
-
-
-def refusal(request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
-    """A page that says what is wrong; while the database is away one that looks again by itself."""
-    told = NOWHERE if (status, detail) == (404, "Not Found") else detail  # Starlette's own words
-    answer = render(request, "refusal.html", status, detail=told, status_code=status)
-    answer.headers.update(headers or {})
-    if status == 503 and request.method == "GET":
-        answer.headers["Refresh"] = "5"
-    return answer
-
-
-def redirect(request: Request, path: str, said: str | None = None) -> Response:
-    """To a page of ours, with a sentence that is shown there once."""
-    answer = RedirectResponse(url(request, path), 303)
-    session = session_of(request)
-    if said is not None and session is not None:
-        text = str(URLSafeSerializer(session.csrf, salt=FLASH).dumps(said))
-        answer.set_cookie(FLASH, text, FLASH_SECONDS, path=root(request), httponly=True, samesite="lax")
-    return answer
-
-
-def url(request: Request, path: str, **query: Any) -> str:
-    """With the prefix of the proxy, and with those parts of the query that are something."""
-    given = {name: value for name, value in query.items() if value not in (None, "", ())}
-    prefix = site_of(request).settings.console_prefix or ""
-    return f"{prefix}{path}{'?' if given else ''}{urlencode(given, doseq=True)}"
-
-
-def root(request: Request) -> str:
-    """The path for which cookies are."""
-    return site_of(request).settings.console_prefix or "/"
-
-
-def site_of(request: Request) -> ConsoleContext:
-    site: ConsoleContext = request.state.site
-    return site
-
-
-def session_of(request: Request) -> Session | None:
-    session: Session | None = request.state.session
-    return session
-
-
-def environment_of(settings: Settings) -> str:
-    """What this installation is called wherever somebody must not mistake it for another."""
-    return settings.console_environment or settings.host_name
-
-
-def actor_of(person: Person) -> Actor:
-    return Actor(person.name, PAGE)
-
-
-def _needs(role: str) -> Any:
-    def check(request: Request) -> Person:
-        session = session_of(request)
-        if session is None or not session.person.may(role):  # without a session the door lets nobody so far
-            raise HTTPException(403, f"This is for those with the role {role}. Ask somebody who has it.")
-        return session.person
-
-    return Depends(check)
-
-
-Here = Annotated[ConsoleContext, Depends(site_of)]
-Viewer = Annotated[Person, _needs(VIEWER)]
-Operator = Annotated[Person, _needs(OPERATOR)]
-Admin = Annotated[Person, _needs(ADMIN)]
+# --- what every template gets -----------------------------------------------------------------------------
 
 
 def _common(request: Request) -> dict[str, Any]:
-    site, session = site_of(request), session_of(request)
-    person = session.person if session else None
-    name = environment_of(site.settings)
-    theme = request.cookies.get(THEME)
-    now = now_of(site)
+    context, session = context_of(request), session_of(request)
+    user = session.user if session else None
+    theme = request.cookies.get(THEME_COOKIE)
+    now = context.now()
+    path = request.scope["path"].removeprefix(context.settings.console_prefix or "") or "/"
     return {
+        "address": f"{path}?{request.url.query}" if request.url.query else path,
         "ago": partial(ago, now=now),
-        "csrf_token": session.csrf if session else "",
-        "environment": name,
+        "csrf_token": session.csrf_token if session else "",
+        "environment": context.environment,
         "flash": _flash(request, session),
-        "here": request.scope["path"].removeprefix(site.settings.console_prefix or "") or "/",
-        "is_production": name.lower().startswith(("prod", "live")),
-        "may": person.may if person else lambda _role: False,
-        "navigation": [each for each in SCREENS if person and person.may(each.role)],
+        "path": path,
+        "is_production": context.environment.lower().startswith(("prod", "live")),
+        "may": user.may if user else lambda _role: False,
+        "navigation": [each for each in SCREENS if user and user.may(each.role)],
         "now": now,
-        "person": person,
-        "query": request.url.query,
         "static": lambda each: url(request, static.address(each)),
         "theme": theme if theme in THEMES else "system",
         "themes": THEMES,
         "url": partial(url, request),
+        "user": user,
         "version": __version__,
     }
 
 
-def now_of(site: ConsoleContext) -> datetime:
-    """By the database's clock; while that is away and was never asked, by ours."""
-    try:
-        return site.database.clock.now()
-    except DatabaseError:
-        return host_now()
-
-
 def _flash(request: Request, session: Session | None) -> str | None:
-    given = request.cookies.get(FLASH)
+    given = request.cookies.get(FLASH_COOKIE)
     if given is None or session is None:
         return None
     try:
-        return str(URLSafeSerializer(session.csrf, salt=FLASH).loads(given))
+        return str(_flash_signer(session).loads(given))
     except BadData:
         return None
+
+
+def _flash_signer(session: Session) -> URLSafeSerializer:
+    return URLSafeSerializer(session.csrf_token, salt=FLASH_COOKIE)

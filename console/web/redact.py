@@ -1,4 +1,4 @@
-"""What is not shown: fields named in REDACT, and their values wherever else they stand. Pure."""
+"""Mask secrets: payload fields named in REDACT, and their values wherever else they appear. Pure."""
 
 import json
 import re
@@ -8,18 +8,18 @@ from typing import Any
 from mayfly import json_text
 
 MASK = "•••"
-SHORT = 4  # characters: a shorter value is masked only where it is a word of its own
+SHORT = 4  # characters: a shorter value is masked only as a whole word
 
 
 class Redactor:
-    """Made for one job: it knows the secret values of its payload."""
+    """For one job: it masks the secret values of its payload in all texts."""
 
     def __init__(self, fields: Sequence[str], payload: Any = None) -> None:
         self._fields = frozenset(each.lower() for each in fields)
         self._patterns = [*_named(sorted(self._fields)), *map(_as_pattern, sorted(self._secrets(payload)))]
 
     def text(self, given: str | None) -> str | None:
-        """A text of any kind: an error, a traceback."""
+        """For an error, a traceback or any other text."""
         if given is None:
             return None
         for pattern, shown in self._patterns:
@@ -27,7 +27,7 @@ class Redactor:
         return given
 
     def value(self, given: Any) -> Any:
-        """A JSON value, with the fields masked at any depth."""
+        """For a JSON value: the fields are masked at any depth."""
         if isinstance(given, dict):
             return {key: MASK if self.is_secret(key) else self.value(each) for key, each in given.items()}
         if isinstance(given, list):
@@ -38,7 +38,7 @@ class Redactor:
         return field.lower() in self._fields
 
     def _secrets(self, given: Any) -> set[str]:
-        """As they may be spelled in a text: plain, as JSON, as Python shows them."""
+        """In every form in which a text may contain them: plain, as JSON, as Python's repr."""
         found = {text for leaf in self._leaves(given, inside=False) for text in _spellings(leaf)}
         return {each for each in found if each}
 
@@ -53,11 +53,11 @@ class Redactor:
             yield given
 
 
-def of_payload(fields: Sequence[str], text: str | None) -> Redactor:
-    """For one whose payload is at hand as a text."""
+def for_payload(fields: Sequence[str], text: str | None) -> Redactor:
+    """For a payload that is not decoded yet."""
     try:
         return Redactor(fields, None if text is None else json_text.decode(text))
-    except ValueError:  # came by plain SQL, nested too deep: what it names is masked at least
+    except ValueError:  # inserted by plain SQL, nested too deep: values behind the names of fields are still masked
         return Redactor(fields)
 
 
@@ -65,7 +65,7 @@ def _spellings(leaf: Any) -> Iterator[str]:
     yield str(leaf)
     if isinstance(leaf, str):
         yield repr(leaf)[1:-1]
-        yield leaf.replace("'", "\\'")  # where Python shows it among others
+        yield leaf.replace("'", "\\'")  # as repr() of a list or dict has it
         yield json.dumps(leaf)[1:-1]
         yield json.dumps(leaf, ensure_ascii=False)[1:-1]
 

@@ -1,13 +1,13 @@
-"""The runners: who is alive, what the others did, and how they ended."""
+"""Runners: those that are alive, and how the last ones ended."""
 
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from console.context import ConsoleContext
 from console.web import export
-from console.web.page import Here, Viewer, now_of, render, url
+from console.web.export import MAX_EXPORTED
+from console.web.page import Context, Viewer, render, url
 from mayfly import admin
 from mayfly.admin import RunnerView
 from mayfly.db.connection import Connection
@@ -15,40 +15,33 @@ from mayfly.queue.failure import storable
 
 router = APIRouter()
 
-SIZE, MOST_LIVE, MOST_EXPORTED = 50, 500, 10_000
+PAGE_SIZE, MAX_LIVE = 50, 500
 After = Annotated[str | None, Query(max_length=120)]
 
 
 @router.get("/runners")
-async def show(request: Request, site: Here, _person: Viewer, after: After = None) -> Response:
-    live, ended = await site.look(lambda connection: _read(connection, after and storable(after)))
-    next_url = url(request, "/runners", after=ended[SIZE - 1].worker_id) if len(ended) > SIZE else None
+async def show(request: Request, context: Context, _user: Viewer, after: After = None) -> Response:
+    live, ended = await context.read(_read, after and storable(after))
+    next_url = url(request, "/runners", after=ended[PAGE_SIZE - 1].worker_id) if len(ended) > PAGE_SIZE else None
     first_url = url(request, "/runners") if after else None
     return render(
-        request, "runners.html", live=live, ended=ended[:SIZE], next_url=next_url, first_url=first_url,
-        overdue=[each.worker_id for each in live if _is_overdue(each, now_of(site))],
+        request, "runners.html", live=live, ended=ended[:PAGE_SIZE], next_url=next_url, first_url=first_url,
+        overdue=[each.worker_id for each in live if _is_overdue(each, context.now())],
     )  # fmt: skip
 
 
-@router.get("/runners.json")
-async def as_json(site: Here, _person: Viewer) -> Response:
-    return export.as_json("runners", [each.facts() for each in await _all(site)])
-
-
-@router.get("/runners.csv")
-async def as_csv(site: Here, _person: Viewer) -> Response:
-    return export.as_csv("runners", [each.facts() for each in await _all(site)])
-
-
-async def _all(site: ConsoleContext) -> list[RunnerView]:
-    return await site.look(lambda connection: admin.list_runners(connection, MOST_EXPORTED))
+async def exported(context: Context) -> list[export.Facts]:
+    return [each.facts() for each in await context.read(admin.list_runners, MAX_EXPORTED)]
 
 
 def _read(connection: Connection, after: str | None) -> tuple[list[RunnerView], list[RunnerView]]:
-    live = [] if after else admin.list_runners(connection, MOST_LIVE, live_only=True)
-    return live, admin.list_ended(connection, SIZE + 1, after)
+    live = [] if after else admin.list_runners(connection, MAX_LIVE, live_only=True)
+    return live, admin.list_ended(connection, PAGE_SIZE + 1, after)
 
 
 def _is_overdue(runner: RunnerView, now: datetime) -> bool:
-    """Nobody has heard of it for longer than it said: its jobs are rescued by the next cycle."""
+    """Its lease has expired: the next cycle rescues its jobs."""
     return runner.lease_until < now
+
+
+export.add_routes(router, "runners", exported)

@@ -1,4 +1,4 @@
-"""The style, the script and the icon, each under an address that has the hash of its content."""
+"""Stylesheet, script and icon, each at an address that contains the hash of its content."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -19,12 +19,12 @@ router = APIRouter(include_in_schema=False)
 class StaticFile(NamedTuple):
     content: bytes
     type: str
-    mark: str
+    digest: str
 
 
 @cache
 def files() -> Mapping[str, StaticFile]:
-    """Read once: what is served while a new release is unpacked fits together."""
+    """Read once, so that an upgrade in progress never serves files of two versions."""
     found = {}
     for path in sorted(FOLDER.iterdir()):
         content = path.read_bytes()
@@ -33,18 +33,17 @@ def files() -> Mapping[str, StaticFile]:
 
 
 def address(name: str) -> str:
-    return f"/static/{files()[name].mark}/{name}"
+    return f"/static/{files()[name].digest}/{name}"
 
 
-@router.get("/static/{mark}/{name}")
-async def static(mark: str, name: str) -> Response:
+@router.get("/static/{digest}/{name}")
+async def static(digest: str, name: str) -> Response:
     file = files().get(name)
-    if file is None or file.mark != mark:
+    if file is None or file.digest != digest:
         raise HTTPException(404, "There is no such file.")
     return Response(file.content, media_type=file.type, headers={"Cache-Control": IMMUTABLE})
 
 
 @router.get("/robots.txt")
 async def robots() -> Response:
-    """Nothing here is for anybody's index."""
     return PlainTextResponse("User-agent: *\nDisallow: /\n")

@@ -1,28 +1,28 @@
-// Small comforts: live updates that keep what somebody is doing, copy buttons, ticking all boxes. No page needs it.
+// Live updates that keep the state of the page, copy buttons, and a checkbox that selects all. Every page works without it.
 "use strict";
 
-const SECONDS = 5, SECONDS_HIDDEN = 60, PATIENCE = 20;
+const UPDATE_SECONDS = 5, HIDDEN_UPDATE_SECONDS = 60, TIMEOUT_SECONDS = 20;
 const notice = document.getElementById("notice");
 const live = document.getElementById("live");
 const sections = () => [...document.querySelectorAll("[data-live][id]")];
-let timer = null, asking = false;
+let timer = null, isUpdating = false;
 
 document.documentElement.classList.add("scripted");
 
-// --- what somebody is doing, and how it is put back ---
+// --- state of a section: checkboxes, inputs, open details, scroll positions, focus ---
 
 const name = (box) => `${box.name}=${box.value}`;
-const places = (section, selector) => [...section.querySelectorAll(selector)];
+const all = (section, selector) => [...section.querySelectorAll(selector)];
 
-function remember(section) {
+function saveState(section) {
   const focused = section.contains(document.activeElement) ? document.activeElement : null;
   return {
-    ticked: new Set(places(section, "input[type=checkbox]:checked").map(name)),
-    typed: new Map(places(section, "input:not([type=checkbox]):not([type=hidden]), textarea, select")
+    ticked: new Set(all(section, "input[type=checkbox]:checked").map(name)),
+    typed: new Map(all(section, "input:not([type=checkbox]):not([type=hidden]), textarea, select")
       .filter((field) => field.id && field.value !== initial(field)).map((field) => [field.id, field.value])),
-    folded: new Map(places(section, "details").map((each, at) => [each.id || at, each.open])),
-    scrolled: places(section, ".scroll, pre").map((each) => [each.scrollLeft, each.scrollTop]),
-    focused: focused && address(section, focused),
+    folded: new Map(all(section, "details").map((each, at) => [each.id || at, each.open])),
+    scrolled: all(section, ".scroll, pre").map((each) => [each.scrollLeft, each.scrollTop]),
+    focused: focused && selectorOf(focused),
     selection: focused && "selectionStart" in focused ? [focused.selectionStart, focused.selectionEnd] : null,
   };
 }
@@ -33,7 +33,7 @@ function initial(field) {
   return chosen ? chosen.value : "";
 }
 
-function address(section, element) {
+function selectorOf(element) {
   if (element.id) return `#${CSS.escape(element.id)}`;
   const tag = element.tagName.toLowerCase();
   if (element.name) return `${tag}[name="${CSS.escape(element.name)}"][value="${CSS.escape(element.value || "")}"]`;
@@ -41,79 +41,79 @@ function address(section, element) {
   return element.hasAttribute("data-copy") ? `${tag}[data-copy="${CSS.escape(element.dataset.copy)}"]` : null;
 }
 
-function restore(section, kept) {
-  places(section, "input[type=checkbox]").forEach((box) => { if (kept.ticked.has(name(box))) box.checked = true; });
-  kept.typed.forEach((value, id) => { const field = document.getElementById(id); if (field) field.value = value; });
-  places(section, "details").forEach((each, at) => {
-    const was = kept.folded.get(each.id || at);
+function restoreState(section, saved) {
+  all(section, "input[type=checkbox]").forEach((box) => { if (saved.ticked.has(name(box))) box.checked = true; });
+  saved.typed.forEach((value, id) => { const field = document.getElementById(id); if (field) field.value = value; });
+  all(section, "details").forEach((each, at) => {
+    const was = saved.folded.get(each.id || at);
     if (was !== undefined) each.open = was;
   });
-  places(section, ".scroll, pre").forEach((each, at) => {
-    if (kept.scrolled[at]) [each.scrollLeft, each.scrollTop] = kept.scrolled[at];
+  all(section, ".scroll, pre").forEach((each, at) => {
+    if (saved.scrolled[at]) [each.scrollLeft, each.scrollTop] = saved.scrolled[at];
   });
-  const focused = kept.focused && section.querySelector(kept.focused);
+  const focused = saved.focused && section.querySelector(saved.focused);
   if (focused) {
     focused.focus({ preventScroll: true });
-    if (kept.selection && kept.selection[0] !== null) {
-      try { focused.setSelectionRange(...kept.selection); } catch { /* not every kind of field has one */ }
+    if (saved.selection && saved.selection[0] !== null) {
+      try { focused.setSelectionRange(...saved.selection); } catch { /* not every input has a selection */ }
     }
   }
 }
 
 // --- live updates ---
 
-function put(page) {
+function replaceSections(page) {
   for (const section of sections()) {
     const fresh = page.getElementById(section.id);
     if (!fresh || fresh.innerHTML === section.dataset.seen) continue;
-    const kept = remember(section), at = [scrollX, scrollY];
+    const saved = saveState(section), at = [scrollX, scrollY];
     section.dataset.seen = fresh.innerHTML;
     section.replaceChildren(...document.importNode(fresh, true).childNodes);
-    restore(section, kept);
-    comfort(section);
+    restoreState(section, saved);
+    enhance(section);
     scrollTo({ left: at[0], top: at[1], behavior: "instant" });
   }
 }
 
-function say(text) {
+function showNotice(text) {
   if (notice.textContent !== text) notice.textContent = text;
   notice.hidden = !text;
 }
 
-async function look() {
-  if (asking) return;
-  asking = true;
-  const patience = new AbortController(), ending = setTimeout(() => patience.abort(), PATIENCE * 1000);
+async function update() {
+  if (isUpdating) return;
+  isUpdating = true;
+  const abort = new AbortController(), timeout = setTimeout(() => abort.abort(), TIMEOUT_SECONDS * 1000);
   try {
-    const answer = await fetch(location.href, {
-      headers: { "X-Mayfly-Live": "1" }, credentials: "same-origin", signal: patience.signal,
+    const response = await fetch(location.href, {
+      headers: { "X-Mayfly-Live": "1" }, credentials: "same-origin", signal: abort.signal,
     });
-    if (answer.status === 401) return location.reload();
-    if (answer.ok) {
-      put(new DOMParser().parseFromString(await answer.text(), "text/html"));
-      say("");
-    } else if (answer.status === 503) {
-      say("The database does not answer just now. What you see is from before; this page looks again by itself.");
-    } else if (answer.status !== 429) {
-      say(`The page could not be renewed (${answer.status}). It looks again by itself.`);
+    if (response.status === 401) return location.reload();
+    if (response.ok) {
+      replaceSections(new DOMParser().parseFromString(await response.text(), "text/html"));
+      showNotice("");
+    } else if (response.status === 503) {
+      showNotice("The database is unavailable. The page shows older data and retries by itself.");
+    } else if (response.status !== 429) {
+      showNotice(`The page could not be updated (HTTP ${response.status}). It retries by itself.`);
     }
   } catch {
-    say("The console does not answer just now. What you see is from before; this page looks again by itself.");
+    showNotice("The console does not respond. The page shows older data and retries by itself.");
   } finally {
-    clearTimeout(ending);
-    asking = false;
+    clearTimeout(timeout);
+    isUpdating = false;
   }
 }
 
 const isPaused = () => sessionStorage.getItem("paused") === "yes";
 
-function plan() {
+function schedule() {
   clearTimeout(timer);
   if (isPaused() || !sections().length) return;
-  timer = setTimeout(() => look().finally(plan), (document.hidden ? SECONDS_HIDDEN : SECONDS) * 1000);
+  timer = setTimeout(() => update().finally(schedule), (document.hidden ? HIDDEN_UPDATE_SECONDS : UPDATE_SECONDS) * 1000);
 }
 
-function show() {
+function showLiveState() {
   live.hidden = !sections().length;
   live.setAttribute("aria-pressed", String(!isPaused()));
   live.textContent = isPaused() ? "Paused" : "Live";
@@ -121,23 +121,23 @@ function show() {
 
 live.addEventListener("click", () => {
   sessionStorage.setItem("paused", isPaused() ? "no" : "yes");
-  show();
-  isPaused() ? clearTimeout(timer) : look().finally(plan);
+  showLiveState();
+  isPaused() ? clearTimeout(timer) : update().finally(schedule);
 });
-document.addEventListener("visibilitychange", () => { if (!document.hidden && !isPaused()) look().finally(plan); });
+document.addEventListener("visibilitychange", () => { if (!document.hidden && !isPaused()) update().finally(schedule); });
 
-// --- comforts ---
+// --- copy buttons and "select all" ---
 
-function comfort(root) {
+function enhance(root) {
   root.querySelectorAll("[data-copy]").forEach((each) => { each.hidden = false; });
-  root.querySelectorAll("[data-tick]").forEach((each) => { each.hidden = false; count(each); });
+  root.querySelectorAll("[data-tick]").forEach((each) => { each.hidden = false; showCount(each); });
 }
 
-function count(all) {
-  const boxes = [...document.querySelectorAll(`input[name="${CSS.escape(all.dataset.tick)}"]`)];
-  const ticked = boxes.filter((box) => box.checked).length;
-  all.checked = ticked > 0 && ticked === boxes.length;
-  all.indeterminate = ticked > 0 && ticked < boxes.length;
+function showCount(box) {
+  const boxes = [...document.querySelectorAll(`input[name="${CSS.escape(box.dataset.tick)}"]`)];
+  const ticked = boxes.filter((each) => each.checked).length;
+  box.checked = ticked > 0 && ticked === boxes.length;
+  box.indeterminate = ticked > 0 && ticked < boxes.length;
   document.querySelectorAll("[data-ticked]").forEach((each) => { each.textContent = ticked ? `${ticked} selected` : ""; });
 }
 
@@ -160,9 +160,9 @@ document.addEventListener("change", (event) => {
     document.querySelectorAll(`input[name="${CSS.escape(event.target.dataset.tick)}"]`)
       .forEach((box) => { box.checked = event.target.checked; });
   }
-  document.querySelectorAll("[data-tick]").forEach(count);
+  document.querySelectorAll("[data-tick]").forEach(showCount);
 });
 
-comfort(document);
-show();
-plan();
+enhance(document);
+showLiveState();
+schedule();
