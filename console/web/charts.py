@@ -126,9 +126,9 @@ class Chart:
     @property
     def rows(self) -> Iterator[tuple[datetime, list[str]]]:
         """As a table, newest first."""
-        for place in reversed(range(len(self.begins))):
-            values = (each.values[place] for each in self.series)
-            yield self.begins[place], ["–" if each is None else self.unit.text(each) for each in values]
+        for index in reversed(range(len(self.begins))):
+            values = (each.values[index] for each in self.series)
+            yield self.begins[index], ["–" if each is None else self.unit.text(each) for each in values]
 
     def __html__(self) -> Markup:
         return draw(self)
@@ -159,11 +159,11 @@ class _Scale:
     def y(self, value: float) -> float:
         return TOP + (1 - value / self._ceiling) * (HEIGHT - TOP - BOTTOM)
 
-    def left_of(self, place: int) -> float:
-        return LEFT + place * self.wide
+    def left_of(self, index: int) -> float:
+        return LEFT + index * self.wide
 
-    def middle_of(self, place: int) -> float:
-        return LEFT + (place + 0.5) * self.wide
+    def middle_of(self, index: int) -> float:
+        return LEFT + (index + 0.5) * self.wide
 
 
 def draw(chart: Chart) -> Markup:
@@ -194,12 +194,12 @@ def _axes(chart: Chart, scale: _Scale) -> Iterator[str]:
 
 def _bars(chart: Chart, scale: _Scale) -> Iterator[str]:
     width = max(1.0, scale.wide - 1)
-    for place in range(len(chart.begins)):
+    for index in range(len(chart.begins)):
         below = 0.0
         for number, each in enumerate(chart.series):
-            value = each.values[place] or 0
+            value = each.values[index] or 0
             if value:
-                x, top, high = scale.left_of(place), scale.y(below + value), scale.y(below) - scale.y(below + value)
+                x, top, high = scale.left_of(index), scale.y(below + value), scale.y(below) - scale.y(below + value)
                 where = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{high:.1f}"'
                 yield f'<rect class="bar series-{number}" {where}/>'
             below += value
@@ -208,7 +208,7 @@ def _bars(chart: Chart, scale: _Scale) -> Iterator[str]:
 def _lines(chart: Chart, scale: _Scale) -> Iterator[str]:
     for number, each in enumerate(chart.series):
         for run in runs(each.values):
-            at = [(scale.middle_of(place), scale.y(value)) for place, value in run]
+            at = [(scale.middle_of(index), scale.y(value)) for index, value in run]
             if len(at) == 1:
                 x, y = at[0]
                 yield f'<circle class="point series-{number}" cx="{x:.1f}" cy="{y:.1f}" r="{POINT_RADIUS}"/>'
@@ -220,9 +220,9 @@ def _lines(chart: Chart, scale: _Scale) -> Iterator[str]:
 def runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
     """Runs of known values, each with its index: a line must not cross a gap."""
     run: list[tuple[int, float]] = []
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if value is not None:
-            run.append((place, value))
+            run.append((index, value))
         elif run:
             yield run
             run = []
@@ -232,12 +232,12 @@ def runs(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
 
 def _hints(chart: Chart, scale: _Scale) -> Iterator[str]:
     """Tooltips, one per point."""
-    for place, begins_at in enumerate(chart.begins):
-        known = [(each.name, each.values[place]) for each in chart.series]
+    for index, begins_at in enumerate(chart.begins):
+        known = [(each.name, each.values[index]) for each in chart.series]
         text = ", ".join(f"{name} {chart.unit.text(value)}" for name, value in known if value is not None)
         if text:
             high = HEIGHT - TOP - BOTTOM
-            where = f'x="{scale.left_of(place):.1f}" y="{TOP}" width="{scale.wide:.1f}" height="{high}"'
+            where = f'x="{scale.left_of(index):.1f}" y="{TOP}" width="{scale.wide:.1f}" height="{high}"'
             title = _text(f"{begins_at:%d %b %H:%M} UTC: {text}")
             yield f'<rect class="hint" fill="transparent" {where}><title>{title}</title></rect>'
 
@@ -247,7 +247,7 @@ def sparkline(values: Sequence[int], label: str) -> Markup:
     ceiling = max([*values, 1])
     wide = SPARK_WIDTH / max(1, len(values) - 1)
     heights = [1 + (1 - value / ceiling) * (SPARK_HEIGHT - 2) for value in values]
-    points = " ".join(f"{place * wide:.1f},{y:.1f}" for place, y in enumerate(heights))
+    points = " ".join(f"{index * wide:.1f},{y:.1f}" for index, y in enumerate(heights))
     title = _text(f"{label}: {count_text(sum(values))}")
     size = f'viewBox="0 0 {SPARK_WIDTH} {SPARK_HEIGHT}" width="{SPARK_WIDTH}" height="{SPARK_HEIGHT}"'
     head = f'<svg class="sparkline" {size} role="img"><title>{title}</title>'

@@ -78,11 +78,6 @@ class LaneTile(NamedTuple):
     done: Sequence[int]  # per 2 minutes of the last hour
     spark: Markup
 
-    @property
-    def is_late(self) -> bool:
-        waited = self.view.wait_seconds
-        return self.target is not None and waited is not None and waited > self.target.total_seconds()
-
 
 class HostTile(NamedTuple):
     view: HostView

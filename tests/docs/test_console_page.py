@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from console.web.actions import AT_ONCE
+from console.rate_limit import FIRST_WAIT_SECONDS, MAX_WAIT_SECONDS
+from console.web.actions import MAX_AT_ONCE
 from console.web.page import SCREENS
-from console.web.sessions import FIRST_WAIT, LONGEST_WAIT
 from mayfly.settings.model import SettingsModel
 from mayfly.settings.values import ROLES
 from tests.docs.consoles import CHECKOUT, blocks, page_named
@@ -74,8 +74,8 @@ def ask(installation: Installation, command: list[str]) -> list[str]:
 
 def test_the_figures_are_the_codes() -> None:
     """Where they are said in words."""
-    assert (FIRST_WAIT, f"up to {LONGEST_WAIT / 60:g} minutes" in PAGE) == (30, True)
-    assert f"More than {AT_ONCE} jobs" in PAGE
+    assert (FIRST_WAIT_SECONDS, f"up to {MAX_WAIT_SECONDS / 60:g} minutes" in PAGE) == (30, True)
+    assert f"More than {MAX_AT_ONCE} jobs" in PAGE
     assert f"`{','.join(SettingsModel.model_fields['redact'].default)}`" in PAGE
 
 

@@ -1,11 +1,14 @@
-"""The HTTP API of one installation: a real `python -m console`, and requests to it over real connections."""
+"""A real `python -m console`, and requests to its HTTP API over real connections."""
 
 import http.client
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from typing import Any, Protocol
+
+from argon2 import PasswordHasher
 
 from mayfly.admin import auth
 from mayfly.admin.audit import Actor, AuditEntry
@@ -14,6 +17,8 @@ from tests.process.installation import Installation, StartedProcess, wait_until
 from tests.servers.private import free_port
 
 SECONDS = 90.0
+OUTSIDE = {"LANES__OUTSIDE__EXTERNAL": "true"}
+PASSWORD = "correct horse battery"
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Answer:
 
 @dataclass
 class Api:
-    """Its own token may do everything."""
+    """Its token has all scopes."""
 
     installation: Installation
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -60,8 +65,8 @@ class Api:
         text = auth.new_token_text()
         database = self.installation.database
         new = auth.Token(name, auth.hash_token(text), frozenset(scopes), database.clock.now(), "test", **columns)
-        deed = AuditEntry(Actor("test"), "create token", name, new.created_at)
-        database.run(lambda connection: auth.add_token(connection, new, deed))
+        entry = AuditEntry(Actor("test"), "create token", name, new.created_at)
+        database.run(lambda connection: auth.add_token(connection, new, entry))
         return text
 
     def ask(
@@ -74,7 +79,7 @@ class Api:
         headers: Mapping[str, str] | None = None,
         raw: bytes | None = None,
     ) -> Answer:
-        """A token of "" is its own, None is none."""
+        """With the token of this console by default, and without one if it is None."""
         own = {"Authorization": f"Bearer {token or self.token}"} if token is not None else {}
         content = {"Content-Type": "application/json"} if body is not None or raw is not None else {}
         sent = json.dumps(body).encode() if body is not None else raw
@@ -94,3 +99,32 @@ class Api:
         assert answer.status == 200, answer.text
         found: list[dict[str, Any]] = answer.json["jobs"]
         return found
+
+
+class Serve(Protocol):
+    def __call__(self, installation: Installation, **settings: str) -> Api: ...
+
+
+def serve_api(installation: Installation, **settings: str) -> Api:
+    installation.settings = OUTSIDE
+    return Api(installation, settings)
+
+
+@cache
+def inexpensive_hash() -> str:
+    """A valid argon2 hash with the lowest cost: these tests are not about the time to guess a password."""
+    return hash_password(PASSWORD)
+
+
+def hash_password(password: str) -> str:
+    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(password)
+
+
+def account_settings(environment: str, **roles: str) -> dict[str, str]:
+    """Accounts by name, beside `admin`, all with the same password."""
+    return {
+        "CONSOLE_PASSWORD_HASH": inexpensive_hash(),
+        "CONSOLE_ENVIRONMENT": environment,
+        **{f"CONSOLE_ACCOUNTS__{name.upper()}__ROLE": role for name, role in roles.items()},
+        **{f"CONSOLE_ACCOUNTS__{name.upper()}__PASSWORD_HASH": inexpensive_hash() for name in roles},
+    }

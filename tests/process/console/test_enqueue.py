@@ -1,4 +1,4 @@
-"""POST /enqueue over real HTTP, on every database: one job, many, twice, and what is refused."""
+"""POST /enqueue: one job, many, repeated requests, and what is refused."""
 
 import threading
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from tests.process.console.api import Answer, Api
 
 
-def test_a_job_is_enqueued_and_can_be_seen(api: Api) -> None:
-    """201 with its id; what was said of it is in the row."""
+def test_a_job_is_enqueued(api: Api) -> None:
+    """201 with its id; the row has the given values."""
     answer = api.post("/enqueue", {"type": "noop", "payload": {"n": 1}, "lane": "outside", "priority": 0})
 
     assert (answer.status, len(answer.json["ids"])) == (201, 1)
@@ -17,8 +17,8 @@ def test_a_job_is_enqueued_and_can_be_seen(api: Api) -> None:
     assert (job.type, job.lane, job.priority, job.payload) == ("noop", "outside", 0, '{"n":1}')
 
 
-def test_a_list_is_enqueued_as_one(api: Api) -> None:
-    """A thousand ids in the order in which they were given."""
+def test_a_list_is_enqueued(api: Api) -> None:
+    """1,000 ids in the order of the request."""
     answer = api.post("/enqueue", [{"type": "noop", "payload": {"n": number}} for number in range(1000)])
 
     rows = api.installation.rows("SELECT id, payload FROM mayfly_jobs ORDER BY id")
@@ -27,8 +27,8 @@ def test_a_list_is_enqueued_as_one(api: Api) -> None:
     assert [row.payload for row in rows] == [f'{{"n":{number}}}' for number in range(1000)]
 
 
-def test_of_a_list_with_a_mistake_nothing_is_enqueued(api: Api) -> None:
-    """422, with the number of the job and the field."""
+def test_a_list_with_an_error_enqueues_nothing(api: Api) -> None:
+    """422, with the position of the job and the field."""
     answer = api.post("/enqueue", [{"type": "noop"}, {"type": "sleep", "payload": {"seconds": "many"}}])
 
     assert answer.status == 422
@@ -36,8 +36,8 @@ def test_of_a_list_with_a_mistake_nothing_is_enqueued(api: Api) -> None:
     assert api.installation.statuses() == {}
 
 
-def test_the_same_request_with_its_key_is_done_once(api: Api) -> None:
-    """201, then 200 with the same ids, for this token; another token's key is another key."""
+def test_a_repeated_idempotency_key_enqueues_once(api: Api) -> None:
+    """201, then 200 with the same ids; keys of other tokens are independent."""
     key = {"Idempotency-Key": "order-42"}
     first, second = (api.post("/enqueue", [{"type": "noop"}] * 3, headers=key) for _ in range(2))
     other = api.post("/enqueue", [{"type": "noop"}] * 3, headers=key, token=api.make_token("other", "enqueue"))
@@ -47,8 +47,8 @@ def test_the_same_request_with_its_key_is_done_once(api: Api) -> None:
     assert api.installation.statuses() == {"pending": 6}
 
 
-def test_a_key_that_was_used_for_something_else_is_refused(api: Api) -> None:
-    """It is a mistake of the sender's, and silently doing the first thing again would hide it."""
+def test_an_idempotency_key_with_another_body_is_refused(api: Api) -> None:
+    """The first response would hide the error of the client."""
     key = {"Idempotency-Key": "order-42"}
     api.post("/enqueue", {"type": "noop"}, headers=key)
 
@@ -58,8 +58,8 @@ def test_a_key_that_was_used_for_something_else_is_refused(api: Api) -> None:
 
 
 @pytest.mark.every_database
-def test_of_many_at_once_with_one_key_one_enqueues(api: Api) -> None:
-    """The others wait for it and get its answer."""
+def test_concurrent_requests_with_one_key_enqueue_once(api: Api) -> None:
+    """The others wait for it and get its response."""
     answers: list[Answer] = []
 
     def ask() -> None:
@@ -76,15 +76,15 @@ def test_of_many_at_once_with_one_key_one_enqueues(api: Api) -> None:
     assert api.installation.statuses() == {"pending": 50}
 
 
-def test_who_wants_to_hear_of_a_holder_gets_409(api: Api) -> None:
-    """And who does not gets the holder's id."""
+def test_a_held_unique_key_is_a_conflict_if_asked_for(api: Api) -> None:
+    """409 with on_conflict="error"; otherwise the id of the job that holds the key."""
     job = {"type": "noop", "unique_key": "page:7"}
     first, second = (api.post("/enqueue", job) for _ in range(2))
 
     refused = api.post("/enqueue", {**job, "on_conflict": "error"})
 
     assert first.json == second.json
-    assert refused.status == 409
+    assert (refused.status, refused.json["title"], refused.json["code"]) == (409, "Conflict", "unique_key_held")
 
 
 BAD: list[tuple[Any, str]] = [
@@ -108,18 +108,19 @@ BAD: list[tuple[Any, str]] = [
 ]
 
 
-def test_what_is_wrong_is_named(served: Api) -> None:
-    """422 with the field, for each kind of mistake; and nothing of it is enqueued."""
+def test_invalid_fields_are_named(served: Api) -> None:
+    """422 with the field and a code, for each kind of error; nothing is enqueued."""
     found = [served.post("/enqueue", body) for body, _field in BAD]
 
     assert [each.status for each in found] == [422] * len(BAD), [each.text for each in found if each.status != 422]
+    assert {each.json["code"] for each in found} == {"invalid_request"}
     named = [{wrong["field"] for wrong in each.json["errors"]} for each in found]
     assert [field for (_body, field), fields in zip(BAD, named, strict=True) if field not in fields] == []
     assert served.installation.statuses() == {}
 
 
-def test_bodies_that_cannot_be_read_are_refused(served: Api) -> None:
-    """No JSON, half a character, too deep, numbers too long for Python: each a sentence."""
+def test_unreadable_bodies_are_refused(served: Api) -> None:
+    """No JSON, invalid UTF-8, nested too deep, numbers too long."""
     deep = b'{"type": "noop", "payload": ' + b'{"a":' * 40 + b"1" + b"}" * 41
     bodies = [b"{", b"\xff", b"[" * 100_000, deep, b'{"type": "noop", "payload": {"n": ' + b"1" * 5000 + b"}}", b""]
 
@@ -129,20 +130,21 @@ def test_bodies_that_cannot_be_read_are_refused(served: Api) -> None:
     assert {each.headers["content-type"] for each in found} == {"application/problem+json"}
 
 
-def test_what_is_too_large_is_refused(serving: Any) -> None:
-    """413: a payload beyond PAYLOAD_LIMIT, and a request beyond CONSOLE_BODY_LIMIT, told or not how long it is."""
+def test_large_payloads_and_requests_are_refused(serving: Any) -> None:
+    """413, with different codes: over PAYLOAD_LIMIT, and over CONSOLE_BODY_LIMIT."""
     api = serving(CONSOLE_BODY_LIMIT="200K")
     large, larger = ({"type": "noop", "payload": {"text": "x" * size}} for size in (70_000, 300_000))
 
     answers = [api.post("/enqueue", large), api.post("/enqueue", larger)]
 
     assert [each.status for each in answers] == [413, 413]
+    assert [each.json["code"] for each in answers] == ["payload_too_large", "content_too_large"]
     assert api.installation.statuses() == {}
 
 
 @pytest.mark.parametrize("status", ["401", "403"])
-def test_who_may_not_enqueue_does_not(served: Api, status: str) -> None:
-    """No token, and one that is for something else."""
+def test_enqueueing_needs_a_token_with_the_scope(served: Api, status: str) -> None:
+    """401 without a token, 403 without the scope."""
     token = None if status == "401" else served.make_token("reader", "read")
 
     answer = served.post("/enqueue", {"type": "noop"}, token=token)

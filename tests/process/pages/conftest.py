@@ -1,58 +1,19 @@
-"""Consoles with pages: one for all tests on a database, and those that a test has for itself."""
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
+"""Consoles that serve the pages too, with one account per role."""
 
 import pytest
 
-from mayfly.schema.migrations import migrate
-from tests.databases import Databases
-from tests.process.console.api import Api
-from tests.process.console.shared import Consoles
-from tests.process.installation import Installation
-from tests.process.pages.visitor import Visitor, serve
-from tests.shelf import Shelf
+from tests.process.console.api import Api, Serve
+from tests.process.console.fixtures import api, consoles, own_api, restartable_api, served, serving
+from tests.process.pages.visitor import Visitor, serve_pages
 
-
-@pytest.fixture(scope="session")
-def consoles(shelf: Shelf, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consoles]:
-    with Consoles(shelf, tmp_path_factory, serve) as opened:
-        yield opened
+__all__ = ["api", "consoles", "own_api", "restartable_api", "served", "serving"]
 
 
 @pytest.fixture
-def console(engine_name: str, consoles: Consoles) -> Api:
-    """On each database, like new."""
-    return consoles.like_new(engine_name)
+def serve() -> Serve:
+    return serve_pages
 
 
 @pytest.fixture
-def served(consoles: Consoles) -> Api:
-    """The same on SQLite alone: for what no database can make a difference to."""
-    return consoles.like_new("sqlite")
-
-
-@pytest.fixture
-def own_console(migrated_url: str, tmp_path: Path) -> Iterator[Api]:
-    """On each database, of the test's own: to be ended."""
-    made = Installation(tmp_path, migrated_url)
-    yield serve(made)
-    made.end()
-
-
-@pytest.fixture
-def serving(tmp_path: Path, databases: Databases) -> Iterator[Callable[..., Api]]:
-    """On SQLite, with settings of the test's own."""
-    with databases.fresh("sqlite", migrate) as url:
-        made = Installation(tmp_path, url)
-
-        def start(**settings: str) -> Api:
-            return serve(made, **settings)
-
-        yield start
-        made.end()
-
-
-@pytest.fixture
-def visitor(console: Api) -> Visitor:
-    return Visitor(console.port).log_in()
+def visitor(api: Api) -> Visitor:
+    return Visitor(api.port).log_in()

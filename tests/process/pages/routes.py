@@ -1,4 +1,4 @@
-"""Every page that there is, by its path."""
+"""The paths of all pages."""
 
 import re
 
@@ -6,11 +6,11 @@ from fastapi.routing import APIRoute
 
 from console.web import SCREENS
 
-OPEN = {"/login", "/robots.txt", "/theme", "/static/{mark}/{name}"}  # without a session
+OPEN = {"/login", "/robots.txt", "/theme", "/static/{digest}/{name}"}  # without a session
 
 
 def routes(method: str, number: int = 1) -> list[str]:
-    """All but those that are open, of the job with that number."""
+    """All pages that need a session; job ids are replaced by `number`."""
     found = [each for screen in SCREENS for each in screen.router.routes if isinstance(each, APIRoute)]
     assert len(found) > 10
     return [

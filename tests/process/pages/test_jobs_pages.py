@@ -1,4 +1,4 @@
-"""Jobs, one job, the dead, the lanes and the form that enqueues, on each database, as somebody sees and uses them."""
+"""The pages of jobs, one job, dead jobs, lanes, and the form that enqueues a job."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ ESCAPED = "&lt;script&gt;"
 
 
 def make_dead(installation: Installation, error: str, payload: Any = None, **columns: Any) -> int:
-    """With the attempt that it died of."""
+    """With its last attempt."""
     now = installation.now()
     fingerprint = f"{hash(error) % 16**16:016x}"
     [job_id] = installation.enqueue(
@@ -36,9 +36,9 @@ def ids_in(page: str) -> list[int]:
     return [int(each) for each in re.findall(r'class="job" href="[^"]*/jobs/(\d+)"', page)]
 
 
-def test_whatever_stands_in_a_row_stays_text(console: Api, visitor: Visitor) -> None:
-    """A type, a lane, a payload's key and value, a group, an error, a reason: on every page that shows it."""
-    made = console.installation
+def test_values_of_jobs_are_escaped_on_every_page(api: Api, visitor: Visitor) -> None:
+    """Types, lanes, keys and values of payloads, groups, errors and reasons."""
+    made = api.installation
     payload = {EVIL: EVIL, "list": [EVIL]}
     job_id = make_dead(made, f"ValueError: {EVIL}", payload, type_name=EVIL, lane=EVIL, group_key=EVIL)
     visitor.post("/pause", kind="lane", name=EVIL, reason=EVIL)
@@ -63,9 +63,9 @@ def test_whatever_stands_in_a_row_stays_text(console: Api, visitor: Visitor) -> 
     assert all(ESCAPED in pages[path].text for path in paths[:5])
 
 
-def test_jobs_are_shown_by_status_and_filter(console: Api, visitor: Visitor) -> None:
-    """Filters live in the address, and tabs keep them."""
-    made = console.installation
+def test_jobs_are_filtered_by_the_address(api: Api, visitor: Visitor) -> None:
+    """By every field of the filter; the tabs of the statuses keep it."""
+    made = api.installation
     done = made.enqueue("noop", '{"customer": 42}', count=2, status="done", finished_at=made.now())
     [waits] = made.enqueue("mail", '{"customer": 7, "city": "Paris"}', lane="slow", group_key="g")
     dead = make_dead(made, "ValueError: no")
@@ -103,12 +103,12 @@ def test_jobs_are_shown_by_status_and_filter(console: Api, visitor: Visitor) -> 
     assert "all pending 1 processing 0 done 2 dead 1 cancelled 1" in page
     assert "No job matches this filter." in text_of(visitor.get("/jobs?type=nobody"))
     wrong = visitor.get("/jobs?since=yesterday")
-    assert (wrong.status, "since='yesterday': must be so long ago" in text_of(wrong)) == (422, True)
+    assert (wrong.status, "since='yesterday': must be how long ago" in text_of(wrong)) == (422, True)
 
 
-def test_pages_of_jobs_follow_each_other(console: Api, visitor: Visitor) -> None:
-    """By key, with the filter kept; nothing is lost or shown twice."""
-    ids = console.installation.enqueue("noop", count=120, lane="mail")
+def test_jobs_are_paginated(api: Api, visitor: Visitor) -> None:
+    """By key, with the filter kept: each job is shown exactly once."""
+    ids = api.installation.enqueue("noop", count=120, lane="mail")
     seen: list[int] = []
     address = "/jobs?lane=mail"
     while address:
@@ -120,9 +120,9 @@ def test_pages_of_jobs_follow_each_other(console: Api, visitor: Visitor) -> None
     assert seen == ids[::-1]
 
 
-def test_one_job_is_shown_with_all_that_is_known_of_it(console: Api, visitor: Visitor) -> None:
-    """After a real cycle in which it failed: the try, its runner, the host, the error, and what to do about it."""
-    made = console.installation
+def test_the_page_of_a_job_shows_its_history(api: Api, visitor: Visitor) -> None:
+    """After a real cycle in which it failed: attempt, runner, host, error, and the commands for it."""
+    made = api.installation
     [failed] = made.enqueue("no_such_type", '{"to": {"name": "Ann"}, "list": [1, null, true]}', max_attempts=1)
     [done] = made.enqueue("noop")
     made.dispatch()
@@ -135,13 +135,13 @@ def test_one_job_is_shown_with_all_that_is_known_of_it(console: Api, visitor: Vi
     assert "no handler for type 'no_such_type'" in text
     assert f"mayfly show {failed} Copy mayfly retry {failed} Copy mayfly discard {failed}" in text
     assert '<span class="key">name</span>' in page.text
-    assert "Tries 1 of 1" in text
+    assert "Attempts 1 of 1" in text
     assert re.search(r"Done .*, after \d+", text_of(visitor.get(f"/jobs/{done}")))
 
 
-def test_what_a_job_belongs_to_is_linked(console: Api, visitor: Visitor) -> None:
-    """The steps of a chain around it."""
-    steps = console.installation.enqueue("noop", count=3, group_key="chain:abc")
+def test_neighbours_in_a_chain_are_linked(api: Api, visitor: Visitor) -> None:
+    """The step before and the step after."""
+    steps = api.installation.enqueue("noop", count=3, group_key="chain:abc")
 
     page = visitor.get(f"/jobs/{steps[1]}")
 
@@ -149,39 +149,39 @@ def test_what_a_job_belongs_to_is_linked(console: Api, visitor: Visitor) -> None
     assert "Chain chain:abc" in text_of(page)
 
 
-def test_a_jobs_parent_and_children_are_linked(console: Api, visitor: Visitor) -> None:
-    """And a parent that was pruned is named."""
-    made = console.installation
+def test_parent_and_children_are_linked(api: Api, visitor: Visitor) -> None:
+    """A pruned parent is named without a link."""
+    made = api.installation
     [parent] = made.enqueue("noop")
     [job] = made.enqueue("noop", parent_id=parent)
     children = made.enqueue("noop", count=2, parent_id=job)
     [orphan] = made.enqueue("noop", parent_id=10**6)
 
     assert ids_in(visitor.get(f"/jobs/{job}").text) == [parent, *children]
-    assert "enqueued by job 1000000, which is no longer kept" in text_of(visitor.get(f"/jobs/{orphan}"))
+    assert "enqueued by job 1000000 (deleted)" in text_of(visitor.get(f"/jobs/{orphan}"))
 
 
-def test_a_dead_job_is_retried(console: Api, visitor: Visitor) -> None:
-    """From its page over the question, with the environment's name in it, to the deed and its place in the audit."""
-    made = console.installation
+def test_a_dead_job_is_retried(api: Api, visitor: Visitor) -> None:
+    """Confirmation with the name of the environment, action, message, audit entry."""
+    made = api.installation
     job_id = make_dead(made, "ValueError: no")
     asked = visitor.get(f"/jobs/confirm?verb=retry&id={job_id}&back=/jobs/{job_id}")
 
-    done = visitor.post("/jobs/act", verb="retry", id=str(job_id), reason="mended", back=f"/jobs/{job_id}")
+    done = visitor.post("/jobs/act", verb="retry", id=str(job_id), reason="fixed", back=f"/jobs/{job_id}")
     after = visitor.follow(done)
 
     assert "Retry 1 job in testing?" in text_of(asked)
     assert f"mayfly retry {job_id}" in text_of(asked)
     assert "1 job due again." in text_of(after)
-    assert "1 job due again." not in text_of(visitor.get(f"/jobs/{job_id}"))  # said once
+    assert "1 job due again." not in text_of(visitor.get(f"/jobs/{job_id}"))  # shown once
     assert made.statuses() == {"pending": 1}
-    [deed] = made.rows("SELECT done_by, via, subject, reason FROM mayfly_audit WHERE verb = 'retry'")
-    assert tuple(deed) == ("admin", "page", f"ids={job_id}", "mended")
+    [entry] = made.rows("SELECT done_by, via, subject, reason FROM mayfly_audit WHERE verb = 'retry'")
+    assert tuple(entry) == ("admin", "page", f"ids={job_id}", "fixed")
 
 
-def test_all_that_match_are_cancelled_with_the_count_before(console: Api, visitor: Visitor) -> None:
-    """In slices, in the background, with its progress and its result."""
-    made = console.installation
+def test_all_matching_jobs_are_cancelled_by_a_background_task(api: Api, visitor: Visitor) -> None:
+    """With their number before, and the result after."""
+    made = api.installation
     made.enqueue("noop", count=150, lane="mail")
     made.enqueue("noop", count=3, lane="other")
     asked = text_of(visitor.get("/jobs/confirm?all=cancel&lane=mail&status=pending"))
@@ -195,13 +195,13 @@ def test_all_that_match_are_cancelled_with_the_count_before(console: Api, visito
     assert where.startswith("/errands/")
     assert made.statuses() == {"cancelled": 150, "pending": 3}
     assert "refresh" not in visitor.get(where).headers
-    [deed] = made.rows("SELECT jobs, subject FROM mayfly_audit WHERE verb = 'cancel'")
-    assert tuple(deed) == (150, "lane=mail status=pending")
+    [entry] = made.rows("SELECT jobs, subject FROM mayfly_audit WHERE verb = 'cancel'")
+    assert tuple(entry) == (150, "lane=mail status=pending")
 
 
-def test_everything_is_never_meant(console: Api, visitor: Visitor) -> None:
-    """Neither by nothing ticked nor by a filter that says nothing, or that no verb can follow."""
-    console.installation.enqueue("noop", count=2)
+def test_actions_on_all_jobs_are_refused(api: Api, visitor: Visitor) -> None:
+    """Nothing selected, an empty filter, only a status, or a search for text."""
+    api.installation.enqueue("noop", count=2)
     nothing = visitor.follow(visitor.get("/jobs/confirm?verb=cancel&back=/jobs"))
     answers = [
         visitor.post("/jobs/act", verb="cancel"),
@@ -211,21 +211,21 @@ def test_everything_is_never_meant(console: Api, visitor: Visitor) -> None:
         visitor.post("/jobs/act", verb="cancel", id="1; DROP TABLE mayfly_jobs"),
     ]
 
-    assert "Nothing is selected" in text_of(nothing)
+    assert "No jobs are selected" in text_of(nothing)
     assert [each.status for each in answers] == [422] * len(answers)
-    assert console.installation.statuses() == {"pending": 2}
+    assert api.installation.statuses() == {"pending": 2}
 
 
-def test_jobs_are_put_off_and_told_until_when(console: Api, visitor: Visitor) -> None:
-    """So long from now, with the reason kept with them."""
-    made = console.installation
+def test_a_job_is_delayed(api: Api, visitor: Visitor) -> None:
+    """By a duration; the reason is shown on its page."""
+    made = api.installation
     [job_id] = made.enqueue("noop")
     before = made.now()
 
     done = visitor.follow(visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2h", reason="later"))
     past = visitor.post("/jobs/act", verb="delay", id=str(job_id), until="2001-01-01T00:00")
 
-    assert "1 job put off." in text_of(done)
+    assert "1 job delayed." in text_of(done)
     assert past.status == 422
     assert "delayed by admin: later" in text_of(visitor.get(f"/jobs/{job_id}"))
     view = visitor.get(f"/jobs/{job_id}").text
@@ -234,9 +234,9 @@ def test_jobs_are_put_off_and_told_until_when(console: Api, visitor: Visitor) ->
     assert due[1] > f"{before + timedelta(hours=1, minutes=59):%Y-%m-%dT%H:%M}"
 
 
-def test_the_dead_are_grouped_and_each_number_is_a_link(console: Api, visitor: Visitor) -> None:
-    """To the jobs that it counts; a group is discarded as one."""
-    made = console.installation
+def test_dead_jobs_are_grouped_and_each_number_is_a_link(api: Api, visitor: Visitor) -> None:
+    """To the jobs it counts; a group is discarded as a whole."""
+    made = api.installation
     same = [make_dead(made, "ValueError: no") for _ in range(3)]
     other = make_dead(made, "KeyError: x", type_name="mail")
     page = visitor.get("/dead")
@@ -257,9 +257,9 @@ def test_the_dead_are_grouped_and_each_number_is_a_link(console: Api, visitor: V
     assert made.job(other).status == "dead"
 
 
-def test_a_paused_lane_is_obeyed_by_the_next_cycle(console: Api, visitor: Visitor) -> None:
-    """With its reason and its end, shown wherever it is; and it goes on when it is resumed."""
-    made = console.installation
+def test_a_lane_is_paused_and_resumed(api: Api, visitor: Visitor) -> None:
+    """The next cycle obeys; reason and end are shown."""
+    made = api.installation
     made.enqueue("noop", lane="mail")
     asked = text_of(visitor.get("/pause?kind=lane&name=mail"))
     paused = visitor.follow(visitor.post("/pause", kind="lane", name="mail", reason="vendor is down", until="2h"))
@@ -276,9 +276,9 @@ def test_a_paused_lane_is_obeyed_by_the_next_cycle(console: Api, visitor: Visito
     assert visitor.post("/pause", kind="everything", name="mail").status == 422
 
 
-def test_the_workers_of_a_lane_are_set_and_left_to_the_settings_again(console: Api, visitor: Visitor) -> None:
-    """On all hosts; nonsense is refused."""
-    made = console.installation
+def test_the_number_of_runners_of_a_lane_is_set_and_unset(api: Api, visitor: Visitor) -> None:
+    """On all hosts; invalid numbers are refused."""
+    made = api.installation
     made.enqueue("noop", count=50, lane="mail")
     visitor.post("/lanes/workers", name="mail", workers="2")
     page = text_of(visitor.get("/lanes"))
@@ -292,9 +292,9 @@ def test_the_workers_of_a_lane_are_set_and_left_to_the_settings_again(console: A
     assert "0 / 5" in text_of(visitor.get("/lanes"))
 
 
-def test_what_is_named_in_redact_is_never_shown(console: Api, visitor: Visitor) -> None:
-    """Not in the payload, the error, the traceback, a list, an export; and no search finds it."""
-    made = console.installation
+def test_redacted_fields_are_never_shown(api: Api, visitor: Visitor) -> None:
+    """Not in payload, error, traceback, list or export; and no search finds them."""
+    made = api.installation
     payload = {"user": "ann", "login": {"Password": "hunter22", "pin": [{"token": 9417}]}}
     job_id = make_dead(made, "AuthError: hunter22 with 9417 for ann, api_key=abcdef", payload, unique_key="u1")
     made.execute(f'UPDATE mayfly_jobs SET result = \'{{"said": "hunter22"}}\' WHERE id = {job_id}')
@@ -313,9 +313,9 @@ def test_what_is_named_in_redact_is_never_shown(console: Api, visitor: Visitor) 
     assert visitor.get("/jobs?field=password&value=hunter22").status == 422
 
 
-def test_a_list_is_exported_as_csv_and_json(console: Api, visitor: Visitor) -> None:
+def test_jobs_are_exported_as_csv_and_json(api: Api, visitor: Visitor) -> None:
     """With its filter; no cell is a formula."""
-    made = console.installation
+    made = api.installation
     job_id = make_dead(made, "=1+1", lane="mail")
     made.enqueue("noop", count=2)
 
@@ -328,25 +328,25 @@ def test_a_list_is_exported_as_csv_and_json(console: Api, visitor: Visitor) -> N
     assert len(json.loads(visitor.get("/jobs.json").text)) == 3
 
 
-def test_a_job_is_enqueued_by_a_form_made_from_its_schema(console: Api, visitor: Visitor) -> None:
-    """Its fields with their defaults, its options, and a place for it in the audit."""
-    made = console.installation
+def test_a_job_is_enqueued_by_a_form(api: Api, visitor: Visitor) -> None:
+    """Fields of its schema with defaults, options, and an audit entry."""
+    made = api.installation
     form = visitor.get("/enqueue?type=sleep").text
     options = {"lane": "mail", "run_at": "2h", "priority": "0", "group_key": "g", "unique_key": "u"}
 
     page = visitor.follow(visitor.post("/enqueue", type="sleep", **{"payload.seconds": "1.5"}, **options))
 
     assert 'name="payload.seconds" value="0.2"' in form
-    assert re.search(r"Enqueued the job \d+\.", text_of(page))
+    assert re.search(r"Enqueued job \d+\.", text_of(page))
     [job] = made.rows("SELECT id, type, lane, priority, group_key, unique_key FROM mayfly_jobs")
     assert tuple(job)[1:] == ("sleep", "mail", 0, "g", "u")
     assert '<span class="literal">1.5</span>' in visitor.get(f"/jobs/{job.id}").text
-    [deed] = made.rows("SELECT done_by, via, subject, jobs FROM mayfly_audit WHERE verb = 'enqueue'")
-    assert tuple(deed) == ("admin", "page", "sleep", 1)
+    [entry] = made.rows("SELECT done_by, via, subject, jobs FROM mayfly_audit WHERE verb = 'enqueue'")
+    assert tuple(entry) == ("admin", "page", "sleep", 1)
 
 
-def test_what_is_wrong_in_the_form_is_told_and_what_was_filled_in_kept(console: Api, visitor: Visitor) -> None:
-    """And nothing is enqueued; a type without a schema takes JSON."""
+def test_an_invalid_form_is_shown_again_with_its_values(api: Api, visitor: Visitor) -> None:
+    """Nothing is enqueued. A type without a schema takes JSON."""
     wrong = visitor.post("/enqueue", type="sleep", **{"payload.seconds": "-3", "group_key": "<b>"})
     broken = visitor.post("/enqueue", type="noop", payload='{"a": <')
     unknown = visitor.post("/enqueue", type="")
@@ -356,6 +356,6 @@ def test_what_is_wrong_in_the_form_is_told_and_what_was_filled_in_kept(console: 
     assert 'value="-3"' in wrong.text
     assert 'value="&lt;b&gt;"' in wrong.text
     assert "{&#34;a&#34;: &lt;" in broken.text
-    assert console.installation.statuses() == {}
+    assert api.installation.statuses() == {}
     visitor.post("/enqueue", type="noop", payload='{"n": 1}')
-    assert console.installation.statuses() == {"pending": 1}
+    assert api.installation.statuses() == {"pending": 1}

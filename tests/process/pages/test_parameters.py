@@ -1,8 +1,9 @@
-"""Whatever an address says: a page or a sentence, and nothing that a database takes for its own language."""
+"""Hostile parameters: the response is a page or an error page, and nothing is interpreted as SQL."""
 
 from urllib.parse import quote
 
 import pytest
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from console.web import SCREENS
@@ -20,32 +21,37 @@ WORDS = (
 OTHERS = ("after", "before", "verb", "all", "tick", "name", "kind", "back", "period")
 
 
-def asked() -> list[tuple[str, list[str]]]:
-    """Every page with the names that its address may have."""
+def names_of(dependant: Dependant) -> list[str]:
+    own = [each.alias for each in dependant.query_params]
+    return own + [name for each in dependant.dependencies for name in names_of(each)]
+
+
+def pages_with_parameters() -> list[tuple[str, list[str]]]:
+    """Every page with the names of its parameters."""
     found = []
     for screen in SCREENS:
         for route in screen.router.routes:
             if isinstance(route, APIRoute) and "GET" in (route.methods or ()) and route.path not in OPEN:
-                named = [each.alias for each in route.dependant.query_params]
+                named = names_of(route.dependant)
                 takes_all = route.path.startswith(("/jobs", "/enqueue", "/dead"))
                 found.append((route.path, sorted({*named, *PageFilter._fields, *OTHERS}) if takes_all else named))
     return found
 
 
 @pytest.mark.every_database
-def test_no_parameter_reaches_sql_but_bound(own_console: Api) -> None:
-    """On every page, each parameter by itself; the table stays as it is."""
-    visitor = Visitor(own_console.port).log_in()
-    own_console.installation.enqueue("noop", count=3)
+def test_parameters_are_bound_never_interpolated(own_api: Api) -> None:
+    """On every page, each parameter by itself; no row changes."""
+    visitor = Visitor(own_api.port).log_in()
+    own_api.installation.enqueue("noop", count=3)
     answers = {}
-    for path, names in asked():
+    for path, names in pages_with_parameters():
         for word in WORDS:
-            here = path.replace("{job_id}", "1").replace("{errand_id}", quote(word, safe=""))
+            here = path.replace("{job_id}", "1").replace("{task_id}", quote(word, safe=""))
             for name in names:
                 answers[f"{here}?{name}={quote(word)}"] = visitor.get(f"{here}?{name}={quote(word)}").status
 
     assert len(answers) > 100
     assert {address: status for address, status in answers.items() if status not in (200, 303, 404, 422)} == {}
-    assert own_console.installation.statuses() == {"pending": 3}
-    own_console.process.terminate()
-    assert "Traceback" not in own_console.process.communicate()[1]
+    assert own_api.installation.statuses() == {"pending": 3}
+    own_api.process.terminate()
+    assert "Traceback" not in own_api.process.communicate()[1]

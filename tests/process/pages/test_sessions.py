@@ -1,4 +1,4 @@
-"""Who gets in: a password, a session that ends, and nobody without one."""
+"""Passwords, sessions and cookies."""
 
 import re
 import subprocess
@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.console.api import Api
+from tests.process.console.api import PASSWORD, Api, hash_password
 from tests.process.installation import Installation, wait_until
 from tests.process.pages.routes import routes
-from tests.process.pages.visitor import PASSWORD, Visitor, hash_of, text_of
+from tests.process.pages.visitor import Visitor, text_of
 
 Serving = Callable[..., Api]
 
 
-def test_without_a_password_it_refuses_to_start(embedded: Installation) -> None:
-    """A sentence and exit code 64; a password that is not hashed is none."""
+def test_the_console_refuses_to_start_without_a_password(embedded: Installation) -> None:
+    """With an error message and exit code 64; also for a password that is not hashed."""
     bare = embedded.run("console")
     plain = embedded.run("console", CONSOLE_PASSWORD_HASH=PASSWORD)
 
@@ -26,20 +26,20 @@ def test_without_a_password_it_refuses_to_start(embedded: Installation) -> None:
     assert PASSWORD not in plain.stderr
 
 
-def test_what_mayfly_password_prints_lets_somebody_in(serving: Serving, tmp_path: Path) -> None:
-    """Of the account admin, and of another; too short a one is refused."""
+def test_the_output_of_mayfly_password_is_a_valid_account(serving: Serving, tmp_path: Path) -> None:
+    """For the account admin and for another one."""
     made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db")
     settings: dict[str, str] = {}
     for arguments in ([], ["--name", "ann", "--role", "operator"]):
         printed = password_printed(made, "another long one", *arguments)
         settings |= dict(re.findall(r"^(\w+)='?(.+?)'?$", printed, flags=re.MULTILINE))
-    console = serving(**settings)
+    api = serving(**settings)
 
     assert set(settings) == {
         "CONSOLE_PASSWORD_HASH", "CONSOLE_ACCOUNTS__ANN__ROLE", "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH"
     }  # fmt: skip
     for name, role in (("admin", "admin"), ("ann", "operator")):
-        page = Visitor(console.port).log_in(name, "another long one").get("/jobs")
+        page = Visitor(api.port).log_in(name, "another long one").get("/jobs")
         assert f"{name} <small>{role}</small>" in page.text
 
 
@@ -53,17 +53,17 @@ def password_printed(installation: Installation, password: str, *arguments: str)
 
 
 def test_a_short_password_is_refused(embedded: Installation) -> None:
-    """Before it is hashed."""
+    """At least 8 characters."""
     with pytest.raises(AssertionError, match="at least 8 characters"):
         password_printed(embedded, "short")
 
 
-def test_without_a_session_every_page_leads_to_the_login(served: Api) -> None:
-    """Whatever the method, be it there or not; what is asked for by the page itself hears 401."""
+def test_pages_redirect_to_the_login_without_a_session(served: Api) -> None:
+    """For every method and path, known or not; live updates get 401."""
     visitor = Visitor(served.port)
-    asked = [(method, path) for method in ("GET", "POST") for path in [*routes(method), "/nowhere"]]
+    requests = [(method, path) for method in ("GET", "POST") for path in [*routes(method), "/nowhere"]]
 
-    answers = {f"{method} {path}": visitor.ask(method, path) for method, path in asked}
+    answers = {f"{method} {path}": visitor.ask(method, path) for method, path in requests}
 
     assert {what: each.status for what, each in answers.items() if each.status != 303} == {}
     assert {each.headers["location"].partition("?")[0] for each in answers.values()} == {"/login"}
@@ -72,8 +72,8 @@ def test_without_a_session_every_page_leads_to_the_login(served: Api) -> None:
     assert visitor.get("/robots.txt").text == "User-agent: *\nDisallow: /\n"
 
 
-def test_the_api_is_as_closed_as_ever(served: Api) -> None:
-    """A session is no token, and no token is a session."""
+def test_sessions_and_tokens_are_separate(served: Api) -> None:
+    """A session does not open the API, and a token does not open pages."""
     visitor = Visitor(served.port).log_in()
 
     answer = visitor.get("/api/v1/jobs")
@@ -84,8 +84,8 @@ def test_the_api_is_as_closed_as_ever(served: Api) -> None:
     assert served.get("/jobs").status == 200
 
 
-def test_a_wrong_password_and_a_wrong_name_look_alike(serving: Serving) -> None:
-    """401, a sentence, no cookie, and nothing of the password in the log."""
+def test_a_wrong_password_and_an_unknown_account_look_alike(serving: Serving) -> None:
+    """401, the same message, no cookie; the password is not logged."""
     api = serving()
     visitor = Visitor(api.port)
     answers = [
@@ -101,8 +101,8 @@ def test_a_wrong_password_and_a_wrong_name_look_alike(serving: Serving) -> None:
     assert "guessed it" not in log
 
 
-def test_after_five_failures_an_account_waits(serving: Serving) -> None:
-    """With the right password too; another account does not."""
+def test_five_failed_logins_lock_an_account(serving: Serving) -> None:
+    """Even the right password is refused; other accounts are not locked."""
     api = serving()
     visitor = Visitor(api.port)
     failed = [visitor.ask("POST", "/login", {"name": "admin", "password": "wrong"}).status for _ in range(5)]
@@ -118,8 +118,8 @@ def test_after_five_failures_an_account_waits(serving: Serving) -> None:
 
 
 @pytest.mark.parametrize(("has_proxy", "address"), [("false", "127.0.0.1"), ("true", "10.0.0.9")])
-def test_only_a_proxy_is_believed_where_somebody_comes_from(serving: Serving, has_proxy: str, address: str) -> None:
-    """Anybody else could have as many addresses as he likes."""
+def test_forwarded_addresses_are_trusted_only_from_a_proxy(serving: Serving, has_proxy: str, address: str) -> None:
+    """Otherwise a client could use any number of addresses."""
     api = serving(CONSOLE_TLS_PROXY=has_proxy)
     form = {"name": "admin", "password": "wrong"}
     Visitor(api.port).ask("POST", "/login", form, {"X-Forwarded-For": "10.0.0.9"})
@@ -129,8 +129,8 @@ def test_only_a_proxy_is_believed_where_somebody_comes_from(serving: Serving, ha
 
 
 @pytest.mark.parametrize("has_tls", [False, True])
-def test_the_cookie_is_for_nobody_else(serving: Serving, has_tls: bool) -> None:
-    """Not for scripts, nor other people's pages; behind TLS not for a wire without it."""
+def test_the_session_cookie_is_protected(serving: Serving, has_tls: bool) -> None:
+    """HttpOnly, SameSite=Lax, and Secure behind TLS."""
     visitor = Visitor(serving(CONSOLE_TLS_PROXY=str(has_tls).lower()).port).log_in()
     [cookie] = visitor.set_cookies
 
@@ -139,8 +139,8 @@ def test_the_cookie_is_for_nobody_else(serving: Serving, has_tls: bool) -> None:
     assert ("secure" in parts) is has_tls
 
 
-def test_who_logs_out_is_out_with_every_copy_of_his_cookie(served: Api) -> None:
-    """Also a thief who has it from before."""
+def test_logging_out_invalidates_every_copy_of_the_cookie(served: Api) -> None:
+    """Also one stolen before."""
     visitor = Visitor(served.port).log_in()
     thief = Visitor(visitor.port, cookies=dict(visitor.cookies))
     before = thief.get("/jobs").status
@@ -153,10 +153,13 @@ def test_who_logs_out_is_out_with_every_copy_of_his_cookie(served: Api) -> None:
     assert thief.get("/jobs").status == 303
 
 
-def test_a_session_ends_by_itself(serving: Serving) -> None:
-    """And leads back to where one was, once the password was given again. A live update does not delay its end."""
+def test_a_session_expires(serving: Serving) -> None:
+    """The login leads back to the same page. Live updates do not extend a session."""
     visitor = Visitor(serving(CONSOLE_SESSION="2").port).log_in()
-    wait_until(lambda: visitor.get("/jobs?lane=mail", headers={"X-Mayfly-Live": "1"}).status == 401, "it has ended")
+    wait_until(
+        lambda: visitor.get("/jobs?lane=mail", headers={"X-Mayfly-Live": "1"}).status == 401,
+        "expired",
+    )
 
     ended = visitor.get("/jobs?lane=mail")
 
@@ -165,8 +168,8 @@ def test_a_session_ends_by_itself(serving: Serving) -> None:
     assert again.headers["location"] == "/jobs?lane=mail"
 
 
-def test_a_session_that_is_used_goes_on(serving: Serving) -> None:
-    """It is renewed when a tenth of it is over, and stays the same session."""
+def test_a_session_in_use_is_renewed(serving: Serving) -> None:
+    """After a tenth of its length; the CSRF token stays the same."""
     visitor = Visitor(serving(CONSOLE_SESSION="20").port).log_in()
     first, token = visitor.cookies["mayfly_session"], visitor.token
 
@@ -176,12 +179,15 @@ def test_a_session_that_is_used_goes_on(serving: Serving) -> None:
 
 
 def test_a_new_password_ends_the_sessions_of_the_old_one(serving: Serving) -> None:
-    """Of its own account alone."""
+    """Those of other accounts go on."""
     api = serving()
     admin, viewer = Visitor(api.port).log_in(), Visitor(api.port).log_in("viewer")
     api.process.terminate()
     api.process.wait()
-    api.settings = {**api.settings, "CONSOLE_PASSWORD_HASH": hash_of("a new one of these")}
+    api.settings = {
+        **api.settings,
+        "CONSOLE_PASSWORD_HASH": hash_password("a new password"),
+    }
 
     api.start()
 
@@ -189,8 +195,8 @@ def test_a_new_password_ends_the_sessions_of_the_old_one(serving: Serving) -> No
 
 
 @pytest.mark.parametrize("change", [lambda cookie: cookie[:-2], lambda cookie: f"x{cookie}", lambda _cookie: "a.b.c"])
-def test_a_cookie_that_was_changed_is_nobodys(served: Api, change: Callable[[str], str]) -> None:
-    """Nor does it upset anything."""
+def test_a_modified_cookie_is_refused(served: Api, change: Callable[[str], str]) -> None:
+    """As if there were no session."""
     visitor = Visitor(served.port).log_in()
     visitor.cookies["mayfly_session"] = change(visitor.cookies["mayfly_session"])
 
@@ -198,8 +204,8 @@ def test_a_cookie_that_was_changed_is_nobodys(served: Api, change: Callable[[str
 
 
 @pytest.mark.parametrize("where", ["//evil.example/x", "https://evil.example", "/\\evil.example", "jobs", "/a\nb"])
-def test_the_login_leads_to_our_own_pages_only(served: Api, where: str) -> None:
-    """Whatever an address says."""
+def test_the_login_redirects_only_within_the_console(served: Api, where: str) -> None:
+    """Other targets become the overview."""
     visitor = Visitor(served.port)
 
     answer = visitor.ask("POST", "/login", {"name": "admin", "password": PASSWORD, "next": where})

@@ -1,4 +1,4 @@
-"""Somebody who looks at the web console: real requests over real connections, with the cookies of a browser."""
+"""A user of the web console: requests over real connections, with the cookies of a browser."""
 
 import html
 import http.client
@@ -6,36 +6,16 @@ import re
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
-from argon2 import PasswordHasher
-
-from tests.process.console.api import SECONDS, Answer, Api
+from tests.process.console.api import PASSWORD, SECONDS, Answer, Api, account_settings
 from tests.process.installation import Installation
 
-PASSWORD = "correct horse battery"
 
-
-@cache
-def hash_of(password: str) -> str:
-    """As cheap as argon2 can be: what it costs is not what is tested here."""
-    return PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(password)
-
-
-def accounts() -> dict[str, str]:
-    """One of each role, all with the same password; admin's is CONSOLE_PASSWORD_HASH."""
-    return {
-        "CONSOLE_PASSWORD_HASH": hash_of(PASSWORD),
-        "CONSOLE_ENVIRONMENT": "testing",
-        **{f"CONSOLE_ACCOUNTS__{name.upper()}__ROLE": name for name in ("viewer", "operator")},
-        **{f"CONSOLE_ACCOUNTS__{name.upper()}__PASSWORD_HASH": hash_of(PASSWORD) for name in ("viewer", "operator")},
-    }
-
-
-def serve(installation: Installation, **settings: str) -> Api:
-    return Api(installation, {**accounts(), **settings}, options=())
+def serve_pages(installation: Installation, **settings: str) -> Api:
+    accounts = account_settings("testing", viewer="viewer", operator="operator")
+    return Api(installation, {**accounts, **settings}, options=())
 
 
 @dataclass
@@ -43,7 +23,7 @@ class Visitor:
     port: int
     prefix: str = ""
     cookies: dict[str, str] = field(default_factory=dict)
-    set_cookies: list[str] = field(default_factory=list)  # of the last answer
+    set_cookies: list[str] = field(default_factory=list)  # of the last response
 
     def ask(self, method: str, path: str, form: Any = None, headers: Mapping[str, str] | None = None) -> Answer:
         body = None if form is None else urlencode(form, doseq=True)
@@ -61,7 +41,7 @@ class Visitor:
         return self.ask("GET", path, **more)
 
     def post(self, path: str, headers: Mapping[str, str] | None = None, /, **form: Any) -> Answer:
-        """As a form of ours sends it: with the token."""
+        """As a form of the console sends it: with the CSRF token."""
         return self.ask("POST", path, {"csrf": self.token, **form}, headers)
 
     def follow(self, answer: Answer) -> Answer:
@@ -75,7 +55,7 @@ class Visitor:
 
     @property
     def token(self) -> str:
-        """From another page, on which nothing is said that somebody should read here."""
+        """From a page of another visitor with the same session, so that no message is consumed here."""
         session = {"mayfly_session": self.cookies["mayfly_session"]}
         page = Visitor(self.port, self.prefix, session).get("/nowhere").text
         [found] = set(re.findall(r'name="csrf" value="([^"]*)"', page))
@@ -91,6 +71,6 @@ class Visitor:
 
 
 def text_of(answer: Answer) -> str:
-    """What somebody reads: without tags, entities and white space in a row."""
+    """The visible text: without tags, entities and repeated white space."""
     body = answer.text.partition("<main")[2].partition("</main>")[0]
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())

@@ -1,4 +1,4 @@
-"""Charts: what is drawn lies on the paper, axes can be read, and who sees nothing is told the same."""
+"""Charts: shapes lie within the drawing, axes are readable, and the text alternative says the same."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,8 +13,8 @@ from console.web.charts import (
     COUNTS,
     DURATIONS,
     HEIGHT,
-    MOST_MARKS,
-    MOST_TIMES,
+    MAX_MARKS,
+    MAX_TIME_MARKS,
     SPARK_HEIGHT,
     SPARK_WIDTH,
     WIDTH,
@@ -42,7 +42,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 values = st.lists(st.none() | st.floats(0, 1e12), min_size=1, max_size=96)
 nows = st.datetimes(datetime(2020, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - given one
-units = st.sampled_from([count_unit("a minute"), duration_unit()])
+units = st.sampled_from([count_unit("per minute"), duration_unit()])
 
 
 def make_chart(*columns: list[float | None], unit: AxisUnit | None = None, as_bars: bool = False) -> Chart:
@@ -63,19 +63,19 @@ def numbers(element: ElementTree.Element, *names: str) -> list[float]:
 
 
 @given(st.floats(0, 1e12), st.sampled_from([COUNTS, DURATIONS]))
-def test_an_axis_holds_the_highest_value_with_a_few_marks(highest: float, steps: tuple[float, ...]) -> None:
-    """From 0, at equal distances, no more than can be read."""
+def test_an_axis_covers_the_highest_value_with_few_marks(highest: float, steps: tuple[float, ...]) -> None:
+    """From 0, at equal distances, at most MAX_MARKS."""
     found = marks(highest, steps)
 
     assert found[0] == 0
     assert found[-1] >= highest
-    assert 2 <= len(found) <= MOST_MARKS + 1
+    assert 2 <= len(found) <= MAX_MARKS + 1
     assert len({round(later - earlier, 6) for earlier, later in pairwise(found)}) == 1
 
 
 @given(st.floats(0.001, 4 * COUNTS[-1]))
-def test_an_axis_has_no_needless_room(highest: float) -> None:
-    """The last mark is the first that holds the value."""
+def test_an_axis_ends_at_the_first_mark_above_the_value(highest: float) -> None:
+    """It wastes no space."""
     assert marks(highest, COUNTS)[-2] < highest
 
 
@@ -84,7 +84,7 @@ def test_an_axis_has_no_needless_room(highest: float) -> None:
     [(0, "0"), (5, "5 ms"), (1000, "1 s"), (1500, "1.5 s"), (90_000, "1.5 min"), (7_200_000, "2 h")],
 )
 def test_durations_are_written_in_their_unit(milliseconds: float, text: str) -> None:
-    """As short as an axis needs it."""
+    """Short enough for an axis."""
     assert duration_text(milliseconds) == text
 
 
@@ -93,26 +93,26 @@ def test_durations_are_written_in_their_unit(milliseconds: float, text: str) -> 
     [(0, "0", "0"), (0.25, "0.25", "0.25"), (7, "7", "7"), (9_999, "9,999", "9,999"), (12_500, "12,500", "12.5k"),
      (999_600, "999,600", "999.6k"), (2_000_000, "2,000,000", "2M"), (3e9, "3,000,000,000", "3G")],
 )  # fmt: skip
-def test_counts_are_written_whole_and_short(value: float, text: str, short: str) -> None:
-    """In tables every digit, beside an axis no more than fit."""
+def test_counts_are_exact_in_tables_and_short_on_axes(value: float, text: str, short: str) -> None:
+    """12,500 and 12.5k."""
     assert (count_text(value), short_count(value)) == (text, short)
 
 
 @given(st.floats(0, 10**14))
-def test_what_stands_beside_an_axis_is_short(value: float) -> None:
-    """It has the width of some seven letters."""
+def test_labels_of_an_axis_are_short(value: float) -> None:
+    """The margin fits about seven characters."""
     assert len(short_count(value)) <= 7
 
 
 @given(nows, st.sampled_from(sorted(PERIODS)))
 def test_times_are_marked_within_the_chart(now: datetime, name: str) -> None:
-    """A few of them, in order, all within."""
+    """In order, and not too many."""
     begins = [datetime.fromtimestamp(each / 1000, UTC) for each in PERIODS[name].begins(now)]
     end = begins[-1] + timedelta(seconds=PERIODS[name].step)
 
     found = [at for at, _ in time_marks(begins[0], end)]
 
-    assert 3 <= len(found) <= MOST_TIMES + 1
+    assert 3 <= len(found) <= MAX_TIME_MARKS + 1
     assert found == sorted(found)
     assert begins[0] <= found[0]
     assert found[-1] <= end
@@ -122,8 +122,8 @@ def test_times_are_marked_within_the_chart(now: datetime, name: str) -> None:
 
 
 @given(values, units, st.booleans())
-def test_everything_drawn_lies_on_the_paper(column: list[float | None], unit: AxisUnit, as_bars: bool) -> None:
-    """Whatever the figures are, and it is well-formed."""
+def test_all_shapes_lie_within_the_drawing(column: list[float | None], unit: AxisUnit, as_bars: bool) -> None:
+    """For any values; and the SVG is well-formed."""
     drawn = parsed(draw(make_chart(column, column, unit=unit, as_bars=as_bars)))
 
     for each in drawn.iter():
@@ -136,8 +136,8 @@ def test_everything_drawn_lies_on_the_paper(column: list[float | None], unit: Ax
 
 
 @given(values)
-def test_a_line_does_not_bridge_what_nobody_knows(column: list[float | None]) -> None:
-    """Every known value is in one run of neighbours, and no other."""
+def test_a_line_does_not_cross_unknown_values(column: list[float | None]) -> None:
+    """Every known value is in exactly one run of neighbours."""
     found = list(runs(column))
 
     assert [pair for run in found for pair in run] == [
@@ -147,9 +147,9 @@ def test_a_line_does_not_bridge_what_nobody_knows(column: list[float | None]) ->
         assert [place for place, _ in run] == list(range(run[0][0], run[0][0] + len(run)))
 
 
-def test_a_chart_says_what_it_shows() -> None:
-    """By its title, a sentence, a hint at each point, and a table of the same figures."""
-    chart = make_chart([1, 12_500, None, 3], unit=count_unit("a minute"))
+def test_a_chart_has_text_alternatives() -> None:
+    """A title, a summary, a tooltip per point, and a table of the same figures."""
+    chart = make_chart([1, 12_500, None, 3], unit=count_unit("per minute"))
 
     drawn = parsed(draw(chart))
 
@@ -157,7 +157,7 @@ def test_a_chart_says_what_it_shows() -> None:
     assert title is not None
     assert told is not None
     assert drawn.attrib["aria-labelledby"].split() == [title.attrib["id"], told.attrib["id"]]
-    assert told.text == "series 0: at most 12,500 (04 May 12:15 UTC), last 3 a minute."
+    assert told.text == "series 0: highest 12,500 (04 May 12:15 UTC), last 3 per minute."
     hints = [each.text for each in drawn.findall(f"{SVG}rect/{SVG}title")]
     assert hints[1] == "04 May 12:15 UTC: series 0 12,500"
     assert len(hints) == 3
@@ -165,15 +165,15 @@ def test_a_chart_says_what_it_shows() -> None:
 
 
 def test_a_value_between_unknown_ones_is_a_point() -> None:
-    """A line of one point would be none."""
+    """A line of one point would be invisible."""
     drawn = parsed(draw(make_chart([None, 5, None])))
 
     assert len(drawn.findall(f"{SVG}circle")) == 1
     assert drawn.findall(f"{SVG}polyline") == []
 
 
-def test_bars_stand_upon_each_other() -> None:
-    """The axis holds their sum."""
+def test_bars_are_stacked() -> None:
+    """The axis covers their sum."""
     chart = make_chart([3, 0], [4, 0], as_bars=True)
 
     bars = parsed(draw(chart)).findall(f"{SVG}rect[@class]")
@@ -184,8 +184,8 @@ def test_bars_stand_upon_each_other() -> None:
     assert above + height == pytest.approx(top, abs=0.2)
 
 
-def test_words_from_elsewhere_stay_words() -> None:
-    """A name with markup in it is no markup."""
+def test_names_are_escaped() -> None:
+    """Markup in the name of a series is shown as text."""
     chart = Chart('a"b', "<script>", count_unit(""), STEP, [NOON], [Series("<b>&", [1])])
 
     assert "<script>" not in draw(chart)
@@ -193,7 +193,7 @@ def test_words_from_elsewhere_stay_words() -> None:
     assert parsed(draw(chart)).findtext(f"{SVG}title") == "<script>"
 
 
-def test_nothing_is_styled_in_place() -> None:
+def test_shapes_have_no_inline_styles() -> None:
     """The pages' Content-Security-Policy forbids it; colours are classes."""
     drawn = draw(make_chart([1, 2, None, 4], [2, 3, 4, 5])) + sparkline([1, 2], "done")
 
@@ -201,8 +201,8 @@ def test_nothing_is_styled_in_place() -> None:
 
 
 @given(st.lists(st.integers(0, 10**9), max_size=60))
-def test_a_sparkline_fits_its_place(column: list[int]) -> None:
-    """Even of no value at all."""
+def test_a_sparkline_lies_within_its_drawing(column: list[int]) -> None:
+    """Even without values."""
     line = parsed(sparkline(column, "jobs <done>")).find(f"{SVG}polyline")
 
     assert line is not None
@@ -216,16 +216,17 @@ def test_a_sparkline_fits_its_place(column: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "minutes", "rate"), [(0, 15, "a minute"), (15, 15, "a minute"), (14, 15, "an hour"), (1, 480, "a day")]
+    ("done", "minutes", "rate"),
+    [(0, 15, "per minute"), (15, 15, "per minute"), (14, 15, "per hour"), (1, 480, "per day")],
 )
-def test_a_rate_is_of_a_time_in_which_something_is_done(done: int, minutes: int, rate: str) -> None:
-    """0.002 jobs a minute would say nothing to anybody."""
+def test_a_rate_uses_a_unit_in_which_it_is_at_least_one(done: int, minutes: int, rate: str) -> None:
+    """0.002 jobs per minute is hard to read."""
     assert rate_of([ChartPoint(NOON, minutes, done=done)])[0] == rate
 
 
 @pytest.mark.parametrize("name", sorted(PERIODS))
 def test_the_overview_has_four_charts_of_any_period(name: str) -> None:
-    """Of an installation on which nothing has happened yet, too."""
+    """Also for an installation without any history."""
     history = History(PERIODS[name], tuple(points_of([], PERIODS[name], NOON)))
 
     charts = charts_of(history)

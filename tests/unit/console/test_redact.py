@@ -1,16 +1,16 @@
-"""What is not shown."""
+"""Masking of secrets."""
 
 from typing import Any
 
 import pytest
 
-from console.web.redact import Redactor, of_payload
+from console.web.redact import Redactor, for_payload
 
 FIELDS = ("password", "token", "authorization")
 
 
 def test_fields_are_masked_at_any_depth() -> None:
-    """Whatever their case and whatever they hold; the others stay."""
+    """In any case and with any value; other fields stay."""
     payload = {"user": "ann", "Password": "x", "a": [{"token": {"b": 1}}, {"token": None}], "passwords": "kept"}
 
     assert Redactor(FIELDS, payload).value(payload) == {
@@ -32,20 +32,20 @@ def test_fields_are_masked_at_any_depth() -> None:
         ("O\\'Hara and O'Hara", "••• and •••"),
     ],
 )
-def test_their_values_are_masked_in_texts(text: str, shown: str) -> None:
-    """By what the payload holds, and by what stands behind their names; a short one only where it is a word."""
+def test_secret_values_are_masked_in_texts(text: str, shown: str) -> None:
+    """The values of the payload, and those after a field name; short values only as whole words."""
     payload = {"password": "hunter22", "token": [42, "O'Hara"], "n": True}
 
     assert Redactor(FIELDS, payload).text(text) == shown
 
 
 @pytest.mark.parametrize("payload", [None, "{", "[" * 100_000, '{"password": ""}', '{"password": true}'])
-def test_what_cannot_be_read_or_is_empty_masks_nothing_else(payload: Any) -> None:
-    """Not every letter of a text because a password is empty."""
-    assert of_payload(FIELDS, payload).text("all is true") == "all is true"
+def test_an_unreadable_or_empty_secret_masks_nothing_else(payload: Any) -> None:
+    """An empty password must not mask every letter."""
+    assert for_payload(FIELDS, payload).text("all is true") == "all is true"
 
 
 def test_without_fields_nothing_is_masked() -> None:
-    """Nor is anything changed."""
+    """The text stays the same."""
     assert Redactor(()).text("password=x") == "password=x"
     assert Redactor(()).value({"password": "x"}) == {"password": "x"}

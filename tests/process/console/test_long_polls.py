@@ -1,4 +1,4 @@
-"""Long polls over real HTTP, on every database: hundreds wait with one look for all, and nobody is forgotten."""
+"""Long polls: hundreds of workers share few connections, and every poll ends."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ POLLERS = 200
 
 
 def sessions(api: Api) -> int:
-    """Of the console, at the server; SQLite has none."""
+    """Connections to the server; 0 for SQLite."""
     name = api.installation.url.rpartition("/")[2]
     if "postgresql" in api.installation.url:
         query = f"SELECT COUNT(*) AS n FROM pg_stat_activity WHERE datname = '{name}' AND pid <> pg_backend_pid()"
@@ -31,13 +31,13 @@ def sessions(api: Api) -> int:
 
 
 def clients(console: psutil.Process, port: int) -> int:
-    """Whom it has let in."""
+    """Accepted connections."""
     found = console.net_connections("tcp4")
     return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
 
 
 def is_known(api: Api) -> bool:
-    """A request with the token has been let in."""
+    """A request with the token was accepted."""
     return api.installation.rows("SELECT last_used_at FROM mayfly_tokens")[0].last_used_at is not None
 
 
@@ -63,21 +63,21 @@ async def poll(api: Api, wait: float) -> list[dict[str, Any]]:
 
 
 async def poll_until_found(api: Api) -> list[dict[str, Any]]:
-    """As outside workers do: again and again, each time for as long as they may wait."""
+    """As external workers do: poll again and again, as long as allowed."""
     while not (jobs := await poll(api, wait=20)):
         continue
     return jobs
 
 
 @pytest.mark.every_database
-def test_hundreds_of_pollers_share_few_connections_and_get_a_job_each(api: Api) -> None:
-    """While they wait the server sees a handful of sessions; then each of 200 gets one of 200 jobs, once."""
+def test_200_pollers_share_few_connections(api: Api) -> None:
+    """While they wait the server has a handful of connections; then each gets one of 200 jobs."""
     api.installation.database.close()
     console = psutil.Process(api.process.pid)
 
     async def all_poll() -> tuple[list[list[dict[str, Any]]], int]:
         polls = [asyncio.create_task(poll_until_found(api)) for _ in range(POLLERS)]
-        await asyncio.to_thread(wait_until, lambda: clients(console, api.port) >= POLLERS, "all have come")
+        await asyncio.to_thread(wait_until, lambda: clients(console, api.port) >= POLLERS, "all are connected")
         seen = max([await asyncio.to_thread(sessions, api) for _ in range(20)])
         assert not any(each.done() for each in polls)
         await asyncio.to_thread(api.installation.enqueue, "resize", "{}", POLLERS, lane="outside")
@@ -85,23 +85,23 @@ def test_hundreds_of_pollers_share_few_connections_and_get_a_job_each(api: Api) 
 
     found, seen = asyncio.run(all_poll())
 
-    assert seen <= 8 + 1  # the console's, and the one that this test's own enqueue keeps
+    assert seen <= 8 + 1  # those of the console, and the one of this test
     assert sorted(job["id"] for jobs in found for job in jobs) == sorted(
         row.id for row in api.installation.rows("SELECT id FROM mayfly_jobs")
     )
     assert all(len(jobs) == 1 for jobs in found)
 
 
-def test_a_poll_ends_when_its_time_is_over(api: Api) -> None:
-    """Empty, and not before."""
+def test_a_poll_ends_after_its_wait(api: Api) -> None:
+    """Empty, and not earlier."""
     started = time.monotonic()
 
     assert api.pull(wait=1.5) == []
     assert 1.4 <= time.monotonic() - started < 40
 
 
-def test_who_waits_is_woken_by_what_comes(api: Api) -> None:
-    """Enqueued over HTTP at once, by anybody else within a look; a retry when it is due."""
+def test_a_poll_ends_when_a_job_is_due(api: Api) -> None:
+    """One that is enqueued during the poll, with a delay."""
     found: list[dict[str, Any]] = []
     poller = threading.Thread(target=lambda: found.extend(api.pull(wait=20)))
     poller.start()
@@ -112,28 +112,28 @@ def test_who_waits_is_woken_by_what_comes(api: Api) -> None:
     assert [each["type"] for each in found] == ["resize"]
 
 
-def test_a_poller_that_hung_up_gets_no_job(api: Api) -> None:
-    """What comes later goes to somebody who is there."""
+def test_a_disconnected_poller_gets_no_job(api: Api) -> None:
+    """The next poll gets it."""
 
     async def hang_up() -> None:
         task = asyncio.create_task(poll(api, wait=20))
-        await asyncio.to_thread(wait_until, lambda: is_known(api), "it waits")
+        await asyncio.to_thread(wait_until, lambda: is_known(api), "the poll waits")
         task.cancel()
         await asyncio.wait([task])
 
     asyncio.run(hang_up())
     api.installation.enqueue("resize", lane="outside")
 
-    wait_until(lambda: api.pull(wait=2), "the job is there for the next one")
+    wait_until(lambda: api.pull(wait=2), "the next poll gets the job")
     assert api.installation.rows("SELECT claims FROM mayfly_jobs")[0].claims == 1
 
 
-def test_the_console_ends_at_once_though_somebody_waits(own_api: Api) -> None:
-    """SIGTERM lets those go who wait: empty answers, exit code 0, no traceback."""
+def test_sigterm_ends_long_polls(own_api: Api) -> None:
+    """With an empty response; exit code 0, no traceback."""
     found: list[list[dict[str, Any]]] = []
     poller = threading.Thread(target=lambda: found.append(own_api.pull(wait=20)))
     poller.start()
-    wait_until(lambda: is_known(own_api), "somebody waits")
+    wait_until(lambda: is_known(own_api), "the poll waits")
     started = time.monotonic()
 
     own_api.process.terminate()

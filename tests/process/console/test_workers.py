@@ -1,4 +1,4 @@
-"""Outside workers over real HTTP, on every database: pull, done, fail, extend, and what becomes of the late."""
+"""External workers: pull, done, fail, extend, and expired leases."""
 
 from datetime import timedelta
 from typing import Any
@@ -7,17 +7,17 @@ from tests.process.console.api import Api
 
 
 def totals(api: Api) -> dict[str, int]:
-    """Of a console of the test's own: it counts in its memory, and tells the sum."""
+    """Of a private console: it counts in memory and writes the sum."""
     rows = api.installation.rows("SELECT outcome, SUM(jobs) AS jobs FROM mayfly_totals GROUP BY outcome")
     return {row.outcome: int(row.jobs) for row in rows}
 
 
-def say(api: Api, job: dict[str, Any], verb: str, **more: Any) -> int:
+def report(api: Api, job: dict[str, Any], verb: str, **more: Any) -> int:
     return api.post(f"/jobs/{job['id']}/{verb}", {"claim": job["claim"], **more}).status
 
 
 def expire(api: Api, *ids: int) -> None:
-    """As if the time of the lease had passed."""
+    """As if the lease had expired."""
     past = api.installation.now() - timedelta(seconds=1)
     for each in ids:
         api.installation.execute(
@@ -25,8 +25,8 @@ def expire(api: Api, *ids: int) -> None:
         )
 
 
-def test_a_job_is_pulled_done_and_counted(own_api: Api) -> None:
-    """The row, its result, its owner and the totals say so."""
+def test_a_job_is_pulled_and_done(own_api: Api) -> None:
+    """The row has result and worker_id, and the totals count it."""
     [job_id] = own_api.installation.enqueue("resize", '{"image": 7}', lane="outside")
 
     [job] = own_api.pull()
@@ -40,8 +40,8 @@ def test_a_job_is_pulled_done_and_counted(own_api: Api) -> None:
     assert totals(own_api) == {"done": 1}
 
 
-def test_a_repeated_done_is_well_and_does_nothing(own_api: Api) -> None:
-    """200, the first result stays, and it is counted once."""
+def test_a_repeated_done_changes_nothing(own_api: Api) -> None:
+    """200; the first result stays, and the job is counted once."""
     own_api.installation.enqueue("resize", lane="outside")
     [job] = own_api.pull()
 
@@ -54,37 +54,37 @@ def test_a_repeated_done_is_well_and_does_nothing(own_api: Api) -> None:
 
 
 def test_a_stale_claim_changes_nothing(api: Api) -> None:
-    """409 for whatever is said with it: the job is another's by now."""
+    """409 for every request with it: another worker holds the job."""
     [job_id] = api.installation.enqueue("resize", lane="outside")
     [stale] = api.pull()
     expire(api, job_id)
-    api.installation.dispatch()  # gives it back, as any job whose owner is gone
+    api.installation.dispatch()  # rescues the job
     api.installation.execute("UPDATE mayfly_jobs SET run_at = '2020-01-01 00:00:00'")
     [fresh] = api.pull()
     before = api.installation.job(job_id)
 
-    answers = [say(api, stale, "done"), say(api, stale, "fail", error="x"), say(api, stale, "extend")]
+    answers = [report(api, stale, "done"), report(api, stale, "fail", error="x"), report(api, stale, "extend")]
 
     assert answers == [409, 409, 409]
     assert api.installation.job(job_id) == before
-    assert say(api, fresh, "done") == 200
+    assert report(api, fresh, "done") == 200
 
 
-def test_claims_that_never_were_are_refused(api: Api) -> None:
-    """409, whatever the text is, and for an unknown job."""
+def test_invalid_claims_are_refused(api: Api) -> None:
+    """409 for any text, and for an unknown job."""
     api.installation.enqueue("resize", lane="outside")
     [job] = api.pull()
     wrong = ["", "x", "1.", f"2.{job['claim'].partition('.')[2]}", "9" * 90, "1.worker-1-1", job["claim"][:-1]]
 
-    answers = [say(api, {**job, "claim": each}, "done") for each in wrong]
+    answers = [report(api, {**job, "claim": each}, "done") for each in wrong]
 
     assert answers == [409] * len(wrong)
-    assert say(api, {**job, "id": job["id"] + 1}, "done") == 409
+    assert report(api, {**job, "id": job["id"] + 1}, "done") == 409
     assert api.installation.statuses() == {"processing": 1}
 
 
-def test_a_failed_job_is_tried_again_and_dies_of_the_last(own_api: Api) -> None:
-    """Attempts and their errors are kept as a runner keeps them, and counted."""
+def test_a_failed_job_is_retried_and_dead_after_the_last_attempt(own_api: Api) -> None:
+    """Attempts, errors and totals are written as for a runner."""
     [job_id] = own_api.installation.enqueue("resize", lane="outside", max_attempts=2)
     [first] = own_api.pull()
 
@@ -100,20 +100,20 @@ def test_a_failed_job_is_tried_again_and_dies_of_the_last(own_api: Api) -> None:
     ]
     assert attempts[0].fingerprint == attempts[1].fingerprint
     assert totals(own_api) == {"failed": 1, "dead": 1}
-    assert say(own_api, second, "fail", error="again") == 200  # repeated
+    assert report(own_api, second, "fail", error="again") == 200  # repeated
 
 
-def test_a_worker_may_give_up_for_good(api: Api) -> None:
-    """`retry: false` is the end, whatever attempts are left."""
+def test_a_failure_without_retry_is_dead(api: Api) -> None:
+    """However many attempts are left."""
     api.installation.enqueue("resize", lane="outside")
     [job] = api.pull()
 
-    assert say(api, job, "fail", error="never", retry=False) == 200
+    assert report(api, job, "fail", error="never", retry=False) == 200
     assert api.installation.statuses() == {"dead": 1}
 
 
-def test_a_lease_that_ran_out_is_rescued_as_a_crash(api: Api) -> None:
-    """By the next cycle of any host; the reason says what happened, and the third time is the last."""
+def test_an_expired_lease_is_a_crash(api: Api) -> None:
+    """The next cycle rescues the job; it is dead after the third time, with the cause."""
     [job_id] = api.installation.enqueue("resize", lane="outside")
     for _ in range(3):
         api.installation.execute("UPDATE mayfly_jobs SET run_at = '2020-01-01 00:00:00'")
@@ -126,21 +126,21 @@ def test_a_lease_that_ran_out_is_rescued_as_a_crash(api: Api) -> None:
     assert "its lease ran out before the worker that had pulled it said anything" in row.last_error
 
 
-def test_what_the_same_worker_holds_for_longer_stays_his(api: Api) -> None:
-    """One of two that were pulled together ran out: only that one is given back."""
+def test_an_extended_lease_is_not_rescued(api: Api) -> None:
+    """Of two jobs pulled together, only the one with the expired lease is rescued."""
     late, extended = api.installation.enqueue("resize", lane="outside", count=2)
     jobs = api.pull(n=2)
-    assert say(api, jobs[1], "extend", lease=600) == 200
+    assert report(api, jobs[1], "extend", lease=600) == 200
     expire(api, late)
 
     api.installation.dispatch()
 
     assert [api.installation.job(each).status for each in (late, extended)] == ["pending", "processing"]
-    assert say(api, jobs[1], "done") == 200
+    assert report(api, jobs[1], "done") == 200
 
 
 def test_a_cycle_leaves_pulled_jobs_alone(api: Api) -> None:
-    """They have no runner's row, and are no lost runner's; nobody of ours works in their lane."""
+    """They are not taken for jobs of a lost runner, and no runner is started in their lane."""
     api.installation.enqueue("resize", lane="outside", count=3)
     jobs = api.pull(n=2)
 
@@ -148,11 +148,11 @@ def test_a_cycle_leaves_pulled_jobs_alone(api: Api) -> None:
 
     assert cycle.returncode == 0
     assert api.installation.statuses() == {"pending": 1, "processing": 2}
-    assert [say(api, each, "done") for each in jobs] == [200, 200]
+    assert [report(api, each, "done") for each in jobs] == [200, 200]
 
 
-def test_a_lease_is_extended_only_while_it_holds(api: Api) -> None:
-    """And whoever extends hears that somebody wants the job to end."""
+def test_a_lease_is_extended_only_before_it_expires(api: Api) -> None:
+    """The response says that cancellation was requested."""
     [job_id] = api.installation.enqueue("resize", lane="outside")
     [job] = api.pull(lease=5)
     api.installation.execute(f"UPDATE mayfly_jobs SET cancel_reason = 'not needed' WHERE id = {job_id}")
@@ -162,12 +162,12 @@ def test_a_lease_is_extended_only_while_it_holds(api: Api) -> None:
 
     assert (extended.status, extended.json["cancelled"]) == (200, "not needed")
     assert extended.json["lease_until"] > job["lease_until"]
-    assert say(api, job, "extend") == 409
-    assert say(api, job, "done") == 200  # late, and nobody was harmed
+    assert report(api, job, "extend") == 409
+    assert report(api, job, "done") == 200  # late, but the job was not rescued yet
 
 
 def test_only_external_lanes_are_pulled(api: Api) -> None:
-    """Mayfly's own runners work in the others."""
+    """422 for lanes of runners."""
     api.installation.enqueue("noop", lane="default")
 
     answer = api.post("/pull", {"lanes": ["outside", "default"]})
@@ -176,8 +176,8 @@ def test_only_external_lanes_are_pulled(api: Api) -> None:
     assert "'default' is not marked as external" in answer.json["detail"]
 
 
-def test_numbers_are_brought_into_their_bounds(api: Api) -> None:
-    """n to 100, the lease to an hour, the wait to nothing; however odd they are."""
+def test_numbers_are_clamped(api: Api) -> None:
+    """n to 100, the lease to an hour, the wait to 0."""
     api.installation.enqueue("resize", lane="outside", count=120)
 
     jobs = api.pull(n=10**30, lease=1e300, wait=-5)
@@ -188,8 +188,8 @@ def test_numbers_are_brought_into_their_bounds(api: Api) -> None:
     assert one["lease_until"] < jobs[0]["lease_until"]
 
 
-def test_what_is_cancelled_paused_or_expired_is_not_handed_out(api: Api) -> None:
-    """It is settled as a runner would have; a paused lane gives nothing."""
+def test_cancelled_paused_and_expired_jobs_are_not_pulled(api: Api) -> None:
+    """Cancelled and expired ones are settled; a paused lane returns nothing."""
     expired, cancelled, wanted = api.installation.enqueue("resize", lane="outside", count=3)
     api.installation.execute(f"UPDATE mayfly_jobs SET expires_at = '2020-01-01 00:00:00' WHERE id = {expired}")
     api.installation.execute(f"UPDATE mayfly_jobs SET cancel_reason = 'no' WHERE id = {cancelled}")
@@ -204,11 +204,11 @@ def test_what_is_cancelled_paused_or_expired_is_not_handed_out(api: Api) -> None
     assert api.installation.statuses() == {"cancelled": 2, "processing": 1}
 
 
-def test_the_last_job_of_a_batch_may_be_done_outside(api: Api) -> None:
-    """What follows on a job follows, whoever did it."""
-    api.installation.run("tests.process.console.batch")
+def test_the_last_job_of_a_batch_completes_it(api: Api) -> None:
+    """The callback is enqueued, as after a runner."""
+    api.installation.run("tests.process.console.sample_batch")
     [job] = api.pull()
 
-    assert say(api, job, "done") == 200
+    assert report(api, job, "done") == 200
 
     assert api.installation.rows("SELECT 1 FROM mayfly_jobs WHERE type = 'report'")

@@ -1,15 +1,14 @@
-"""What every page has: its headers, its files, its address behind a proxy, and its words when something is wrong."""
+"""What holds for every page: headers, static files, the prefix of a proxy, error pages."""
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from tests.process.console.api import Api
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import wait_until
 from tests.process.pages.routes import routes
-from tests.process.pages.visitor import Visitor, serve, text_of
+from tests.process.pages.visitor import Visitor, text_of
 from tests.servers import PrivateServer
 
 Serving = Callable[..., Api]
@@ -19,8 +18,8 @@ POLICY = (
 )
 
 
-def test_every_answer_has_the_headers_that_protect_it(served: Api) -> None:
-    """Pages, files, refusals and redirects."""
+def test_every_response_has_the_security_headers(served: Api) -> None:
+    """Pages, files, error pages and redirects."""
     visitor = Visitor(served.port)
     before = [visitor.get(each) for each in ("/login", "/jobs", "/robots.txt", "/static/x/console.css")]
     visitor.log_in()
@@ -33,8 +32,8 @@ def test_every_answer_has_the_headers_that_protect_it(served: Api) -> None:
     assert {each.headers["cache-control"] for each in answers} == {"no-store"}
 
 
-def test_no_page_has_code_or_style_in_it(served: Api) -> None:
-    """What the policy forbids would not work."""
+def test_no_page_has_inline_scripts_or_styles(served: Api) -> None:
+    """The content security policy would block them."""
     [job_id] = served.installation.enqueue("noop")
     visitor = Visitor(served.port).log_in()
     pages = {path: visitor.get(path) for path in routes("GET", job_id) if "." not in path}
@@ -46,8 +45,8 @@ def test_no_page_has_code_or_style_in_it(served: Api) -> None:
         assert page.count("<h1") == 1, path
 
 
-def test_files_are_kept_for_ever_under_the_hash_of_their_content(served: Api) -> None:
-    """One with another hash is not there."""
+def test_static_files_are_cached_by_the_hash_of_their_content(served: Api) -> None:
+    """Another hash is 404."""
     visitor = Visitor(served.port)
     addresses = re.findall(r'(?:href|src)="(/static/[^"]+)"', visitor.get("/login").text)
 
@@ -63,12 +62,12 @@ def test_files_are_kept_for_ever_under_the_hash_of_their_content(served: Api) ->
     assert visitor.get("/static/../accounts.py").status in (303, 404)
 
 
-@pytest.mark.parametrize("is_taken_off", [False, True])
-def test_it_works_under_a_prefix(serving: Serving, is_taken_off: bool) -> None:
-    """Whether or not the proxy takes it off: every link, form, file, cookie and redirect has it."""
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_every_address_has_the_prefix_of_the_proxy(serving: Serving, is_removed: bool) -> None:
+    """Links, forms, files, cookies and redirects; whether or not the proxy removes the prefix."""
     api = serving(CONSOLE_PREFIX="/tools/mayfly")
     [job_id] = api.installation.enqueue("noop")
-    visitor = Visitor(api.port, prefix="" if is_taken_off else "/tools/mayfly")
+    visitor = Visitor(api.port, prefix="" if is_removed else "/tools/mayfly")
     login = visitor.get("/jobs").headers["location"]
     visitor.log_in()
     [cookie] = visitor.set_cookies
@@ -85,8 +84,8 @@ def test_it_works_under_a_prefix(serving: Serving, is_taken_off: bool) -> None:
     assert visitor.post("/jobs/act", verb="cancel", id=str(job_id)).headers["location"] == "/tools/mayfly/jobs"
 
 
-def test_what_is_not_there_is_a_page_that_says_so(served: Api) -> None:
-    """For people; a mistake in an address too."""
+def test_unknown_addresses_get_an_error_page(served: Api) -> None:
+    """404 for unknown pages and jobs, 422 for an invalid id."""
     visitor = Visitor(served.port).log_in()
     nowhere, no_job, no_number = visitor.get("/nowhere"), visitor.get("/jobs/4711"), visitor.get("/jobs/x")
 
@@ -97,41 +96,36 @@ def test_what_is_not_there_is_a_page_that_says_so(served: Api) -> None:
 
 
 def test_a_large_form_is_refused(serving: Serving) -> None:
-    """As a page."""
+    """With an error page."""
     visitor = Visitor(serving(CONSOLE_BODY_LIMIT="2K").port).log_in()
 
     answer = visitor.post("/enqueue", type="noop", payload="x" * 3000)
 
     assert answer.status == 413
-    assert "That is too large" in text_of(answer)
-
-
-@pytest.fixture
-def fragile(restartable_url: str, tmp_path: Path) -> Iterator[Api]:
-    made = Installation(tmp_path, restartable_url)
-    yield serve(made)
-    made.end()
+    assert "Content too large" in text_of(answer)
 
 
 # The page does not depend on which server is down; the other one runs with --all.
 @pytest.mark.parametrize(
     "module_server", ["mariadb", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
 )
-def test_a_database_that_goes_away_is_a_calm_notice(fragile: Api, restartable_server: PrivateServer) -> None:
-    """That looks again by itself, keeps whoever is logged in, and names no server; then all is as before."""
-    visitor = Visitor(fragile.port).log_in()
+def test_pages_recover_from_a_database_outage(restartable_api: Api, restartable_server: PrivateServer) -> None:
+    """Error pages reload themselves and name no server; sessions survive."""
+    visitor = Visitor(restartable_api.port).log_in()
     before = visitor.get("/jobs").status
     restartable_server.kill()
     away = [visitor.get(each) for each in ("/jobs", "/lanes", "/dead", "/jobs/1")]
     acted = visitor.post("/lanes/workers", name="x", workers="3")
-    login = Visitor(fragile.port).get("/login")
+    login = Visitor(restartable_api.port).get("/login")
     restartable_server.start()
-    wait_until(lambda: visitor.get("/jobs").status == 200, "it is back")
+    wait_until(lambda: visitor.get("/jobs").status == 200, "the database is back")
 
     assert before == 200
     assert {each.status for each in [*away, acted]} == {503}
     assert {each.headers["refresh"] for each in away} == {"5"}
     assert "refresh" not in acted.headers
-    assert "The database is away" in text_of(away[0])
-    assert not any(secret in each.text for each in away for secret in [*fragile.installation.secrets, "127.0.0.1"])
+    assert "Database unavailable" in text_of(away[0])
+    assert not any(
+        secret in each.text for each in away for secret in [*restartable_api.installation.secrets, "127.0.0.1"]
+    )
     assert login.status == 200

@@ -1,4 +1,4 @@
-"""The overview and the pages that show how it went, on each database, as somebody sees and uses them."""
+"""The overview and the pages about cycles, runners, limits, schedules, audit and settings."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ def cycle(
 
 
 def count(made: Installation, minutes_ago: float, tally: Tally) -> None:
-    """As a cycle that ended then has."""
+    """As a cycle that ended at that time."""
     at = milliseconds(made.now() - timedelta(minutes=minutes_ago))
     made.database.run(lambda connection: write_totals(connection, at, "worker-1", tally))
     made.database.run(lambda connection: add_up_totals(connection, at))
@@ -53,23 +53,23 @@ def rows_of(answer: Answer) -> list[dict[str, str]]:
 # --- the overview -----------------------------------------------------------------------------------------
 
 
-def test_an_installation_without_a_past_is_told_what_to_do(console: Api, visitor: Visitor) -> None:
-    """On every page; that no cycle has run is said first of all."""
+def test_empty_pages_say_what_to_do(api: Api, visitor: Visitor) -> None:
+    """The overview of a new installation begins with the missing cycles."""
     pages = {path: text_of(visitor.get(path)) for path in ("/", "/cycles", "/runners", "/limits", "/schedules")}
 
-    assert "No cycle has run within a day on any host" in pages["/"]
-    assert "nothing was ever enqueued" in pages["/"]
-    assert "Nothing is known of this time." in pages["/"]
+    assert "No cycle has run on any host within a day" in pages["/"]
+    assert "There are no lanes yet." in pages["/"]
+    assert "There are no figures for this period." in pages["/"]
     assert "sudo scripts/install-cron" in pages["/cycles"]
-    assert "Nobody runs just now." in pages["/runners"]
+    assert "No runners." in pages["/runners"]
     assert "No limit has been used yet." in pages["/limits"]
     assert "There are no schedules." in pages["/schedules"]
-    assert console.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'admin'") == []
+    assert api.installation.rows("SELECT * FROM mayfly_audit WHERE done_by = 'admin'") == []
 
 
-def test_the_overview_is_silent_where_all_is_well(console: Api, visitor: Visitor) -> None:
-    """Each host with the age of its last cycle; jobs that wait and are worked on are no reason to warn."""
-    made = console.installation
+def test_the_overview_of_a_healthy_installation_has_no_warnings(api: Api, visitor: Visitor) -> None:
+    """It shows the age of each host's last cycle; a backlog that is being processed is no warning."""
+    made = api.installation
     for minute in range(5):
         cycle(made, minute + 0.2, "web-1")
         cycle(made, minute + 0.3, "web-2")
@@ -82,12 +82,12 @@ def test_the_overview_is_silent_where_all_is_well(console: Api, visitor: Visitor
     assert re.search(r"web-1 last cycle 1\d s ago\s+web-2 last cycle", text)
     assert "1,234" in text
     assert "default 3 20 min" in text
-    assert not re.search(r'class="(warning|wrong)"|is-bad|is-late', page.text)
+    assert not re.search(r'class="(warning|failure)"|is-bad|is-late', page.text)
 
 
-def test_a_backlog_that_nobody_consumes_is_a_warning(console: Api, visitor: Visitor) -> None:
-    """Not a young one, nor one that somebody has paused: that is told with the lane, by whom and why."""
-    made = console.installation
+def test_a_backlog_that_is_not_processed_is_a_warning(api: Api, visitor: Visitor) -> None:
+    """A recent backlog is not, nor one of a paused lane: that is shown with its user and reason."""
+    made = api.installation
     cycle(made, 0.2)
     long_ago, just_now = made.now() - timedelta(minutes=20), made.now() - timedelta(seconds=20)
     made.enqueue("noop", count=2, lane="stuck", run_at=long_ago)
@@ -97,14 +97,14 @@ def test_a_backlog_that_nobody_consumes_is_a_warning(console: Api, visitor: Visi
 
     text = text_of(visitor.get("/"))
 
-    told = re.findall(r"Lane (\w+) has (\d+) due jobs, the oldest for 20 min, and nobody works", text)
-    assert told == [("stuck", "2")]
+    warnings = re.findall(r"Lane (\w+) has (\d+) due jobs, the oldest for 20 min, and nobody works", text)
+    assert warnings == [("stuck", "2")]
     assert "paused: vendor is down by admin" in text
 
 
-def test_a_host_whose_cron_is_silent_stands_out(console: Api, visitor: Visitor) -> None:
-    """By its age, and by the minutes that it missed before."""
-    made = console.installation
+def test_a_host_without_recent_cycles_is_highlighted(api: Api, visitor: Visitor) -> None:
+    """With the age of its last cycle and the minutes it missed."""
+    made = api.installation
     for minute in (12, 11, 4.5):
         cycle(made, minute, "quiet")
     for minute in (3, 2, 1, 0.1):
@@ -114,30 +114,30 @@ def test_a_host_whose_cron_is_silent_stands_out(console: Api, visitor: Visitor) 
     text = text_of(page)
 
     assert "quiet last cycle 4 min ago : is cron running there?" in text
-    assert re.search(r"quiet .* (9|10) min missed in the last hour", text)
+    assert re.search(r"quiet .* (9|10) minutes missed in the last hour", text)
     assert re.search(r"busy last cycle \d+ s ago 1 overrun in the last hour", text)
     assert page.text.count("host is-bad") == 1
 
 
-def test_a_wait_beyond_its_target_is_late(own_console: Api) -> None:
-    """The target is what LATENCY_TARGET says."""
-    made = own_console.installation
+def test_a_wait_over_the_latency_target_is_late(own_api: Api) -> None:
+    """LATENCY_TARGET of its lane."""
+    made = own_api.installation
     cycle(made, 0.1)
     made.enqueue("noop", lane="mail", run_at=made.now() - timedelta(minutes=2))
-    own_console.process.terminate()
-    own_console.process.wait()
-    own_console.settings = {**own_console.settings, "LANES__MAIL__LATENCY_TARGET": "1m"}
-    own_console.process = own_console.start()
+    own_api.process.terminate()
+    own_api.process.wait()
+    own_api.settings = {**own_api.settings, "LANES__MAIL__LATENCY_TARGET": "1m"}
+    own_api.process = own_api.start()
 
-    page = Visitor(own_console.port).log_in().get("/")
+    page = Visitor(own_api.port).log_in().get("/")
 
     assert re.search(r'class="status is-late">1?2\d?', page.text)
     assert "target 60 s" in text_of(page)
 
 
-def test_what_has_newly_died_is_told_with_its_error(console: Api, visitor: Visitor) -> None:
-    """And stays text, whatever it is."""
-    made = console.installation
+def test_newly_dead_jobs_are_shown_with_their_error(api: Api, visitor: Visitor) -> None:
+    """Escaped."""
+    made = api.installation
     now = made.now()
     [job_id] = made.enqueue(EVIL, status="dead", finished_at=now, last_error=EVIL)
     made.execute(
@@ -155,25 +155,25 @@ def test_what_has_newly_died_is_told_with_its_error(console: Api, visitor: Visit
 
 
 @pytest.mark.parametrize("period", ["1h", "24h", "7d", "30d", "nonsense"])
-def test_the_overview_has_charts_of_the_chosen_time(console: Api, visitor: Visitor, period: str) -> None:
-    """The range is in the address; each chart has a title, a sentence and a table."""
-    made = console.installation
+def test_the_overview_has_charts_of_the_chosen_period(api: Api, visitor: Visitor, period: str) -> None:
+    """The period is in the address; each chart has a title, a summary and a table."""
+    made = api.installation
     cycle(made, 30, took=1500)
     count(made, 30, {("default", "noop", "done"): Count(60, {10: 60}, {5000: 60}), ("a", "b", "failed"): Count(7)})
 
     page = visitor.get(f"/?range={period}").text
 
     titles = re.findall(r'<svg class="chart"[^>]*><title id="[\w-]+">([^<]+)', page)
-    assert [each.partition(" ")[0] for each in titles] == ["Jobs", "Failures", "Wait", "Duration"]
-    assert page.count("<summary>The figures</summary>") == 4
-    assert "half of the jobs within: at most 5 s" in page
-    assert "failed attempts: at most 7" in page
+    assert [each.partition(" ")[0] for each in titles] == ["Jobs", "Failures", "Wait", "Cycle"]
+    assert page.count("<summary>Show as a table</summary>") == 4
+    assert "median: highest 5 s" in page
+    assert "failed attempts: highest 7" in page
     assert f'range={"1h" if period == "nonsense" else period}#charts" aria-current="page"' in page
 
 
-def test_figures_over_time_are_files_too(console: Api, visitor: Visitor) -> None:
-    """The same points, one row each."""
-    count(console.installation, 30, {("default", "noop", "done"): Count(60)})
+def test_chart_figures_can_be_exported(api: Api, visitor: Visitor) -> None:
+    """One row per point."""
+    count(api.installation, 30, {("default", "noop", "done"): Count(60)})
 
     table, tree = visitor.get("/history.csv?range=24h"), visitor.get("/history.json?range=24h")
 
@@ -185,16 +185,16 @@ def test_figures_over_time_are_files_too(console: Api, visitor: Visitor) -> None
 # --- cycles and runners -----------------------------------------------------------------------------------
 
 
-def test_a_missed_minute_is_a_row_of_its_own(console: Api, visitor: Visitor) -> None:
-    """And an overrun, a failure and a cycle that never ended are told."""
-    made = console.installation
+def test_missed_minutes_are_shown_as_a_gap(api: Api, visitor: Visitor) -> None:
+    """Overruns, failures and cycles that never ended are marked."""
+    made = api.installation
     for minute in (8, 7, 3, 2, 1, 0.1):
         cycle(made, minute, took=75_000 if minute == 2 else None if minute == 3 else 900, exit_code=int(minute == 1))
 
     page = visitor.get("/cycles")
     text = text_of(page)
 
-    assert "web-1 in the last hour: 3 min missed, 2 overruns" in text
+    assert "web-1 in the last hour: 3 minutes missed, 2 overruns" in text
     assert page.text.count('class="gap"') == 1
     assert "3 minutes were missed on web-1: no cycle began for 4 min" in text
     assert page.text.count('class="overrun"') == 2
@@ -203,15 +203,15 @@ def test_a_missed_minute_is_a_row_of_its_own(console: Api, visitor: Visitor) -> 
     assert page.text.count('class="status is-failed">1<') == 1
 
 
-def test_pages_of_cycles_follow_each_other(console: Api, visitor: Visitor) -> None:
-    """By key; nothing is lost or shown twice."""
+def test_cycles_are_paginated(api: Api, visitor: Visitor) -> None:
+    """By key: each cycle is shown exactly once."""
     for minute in range(130):
-        cycle(console.installation, minute)
+        cycle(api.installation, minute)
     seen: list[str] = []
     address = "/cycles"
     while address:
         page = visitor.get(address).text
-        seen += re.findall(r'<th scope="row" data-label="Began" class="nowrap"><span>([\d: -]+) ', page)
+        seen += re.findall(r'<th scope="row" data-label="Started" class="nowrap"><span>([\d: -]+) ', page)
         found = re.search(r'href="([^"]*)" rel="next"', page)
         address = found[1] if found else ""
 
@@ -220,9 +220,9 @@ def test_pages_of_cycles_follow_each_other(console: Api, visitor: Visitor) -> No
     assert len(json.loads(visitor.get("/cycles.json").text)) == 130
 
 
-def test_runners_are_shown_alive_and_ended(console: Api, visitor: Visitor) -> None:
-    """After real cycles: what they did, what it took, and how they ended."""
-    made = console.installation
+def test_live_and_ended_runners_are_shown(api: Api, visitor: Visitor) -> None:
+    """After real cycles: jobs, resources and results."""
+    made = api.installation
     made.enqueue("noop", count=3)
     made.enqueue("die_once", lane="sick")
     made.dispatch()
@@ -240,9 +240,9 @@ def test_runners_are_shown_alive_and_ended(console: Api, visitor: Visitor) -> No
     assert re.search(r"sick .* crash signal 9", ended)
 
 
-def test_pages_of_runners_follow_each_other(console: Api, visitor: Visitor) -> None:
-    """Also where many ended in the same moment."""
-    made = console.installation
+def test_runners_are_paginated(api: Api, visitor: Visitor) -> None:
+    """Also if many ended at the same time."""
+    made = api.installation
     at = made.now()
     always = {"cycle_id": 1, "host": "h", "machine": "m", "pid": 1, "pid_started": 1, "ending": "ok"}
     times = {"planned_at": at, "lease_until": at}
@@ -265,9 +265,9 @@ def test_pages_of_runners_follow_each_other(console: Api, visitor: Visitor) -> N
 # --- limits, schedules, audit, settings -------------------------------------------------------------------
 
 
-def test_limits_are_shown_with_what_is_used(console: Api, visitor: Visitor) -> None:
-    """Those that are used up first; many keys by pages."""
-    made = console.installation
+def test_limits_are_shown_with_their_usage(api: Api, visitor: Visitor) -> None:
+    """Used-up keys first; all keys page by page."""
+    made = api.installation
     later = made.now() + timedelta(hours=3)
     for number in range(120):
         used = 5 if number == 77 else 2
@@ -286,9 +286,9 @@ def test_limits_are_shown_with_what_is_used(console: Api, visitor: Visitor) -> N
     assert len(rows_of(visitor.get("/limits.csv"))) == 120
 
 
-def test_schedules_are_told_in_plain_words(console: Api, visitor: Visitor) -> None:
-    """With their zone, their last and next runs; a line that is refused is told."""
-    write_schedule(console.installation, f"{SCHEDULE}99 * * * * noop name=wrong\n")
+def test_schedules_are_described_in_words(api: Api, visitor: Visitor) -> None:
+    """With zone, last and next run; a line with an error is reported."""
+    write_schedule(api.installation, f"{SCHEDULE}99 * * * * noop name=wrong\n")
 
     text = text_of(visitor.get("/schedules"))
 
@@ -299,9 +299,9 @@ def test_schedules_are_told_in_plain_words(console: Api, visitor: Visitor) -> No
     assert json.loads(visitor.get("/schedules.json").text)[0]["words"] == "every 5 minutes"
 
 
-def test_a_schedule_is_paused_resumed_and_run(console: Api, visitor: Visitor) -> None:
-    """Each with its row in the audit; the question has the environment's name in it."""
-    made = console.installation
+def test_a_schedule_is_paused_resumed_and_run(api: Api, visitor: Visitor) -> None:
+    """Each with an audit entry; the confirmation names the environment."""
+    made = api.installation
     write_schedule(made, SCHEDULE)
     asked = text_of(visitor.get("/schedules/ask?verb=pause&name=weekly"))
     paused = visitor.follow(visitor.post("/schedules/pause", name="weekly", reason="holidays", until="2d"))
@@ -316,17 +316,17 @@ def test_a_schedule_is_paused_resumed_and_run(console: Api, visitor: Visitor) ->
     assert "Enqueued a job of weekly" in text_of(ran)
     assert "weekly" in text_of(again)
     assert [row.group_key for row in made.rows("SELECT group_key FROM mayfly_jobs")] == ["schedule:weekly"]
-    deeds = made.rows("SELECT verb, done_by, via, subject, reason FROM mayfly_audit WHERE via = 'page' ORDER BY id")
-    assert [tuple(each) for each in deeds] == [
+    entries = made.rows("SELECT verb, done_by, via, subject, reason FROM mayfly_audit WHERE via = 'page' ORDER BY id")
+    assert [tuple(each) for each in entries] == [
         ("pause schedule", "admin", "page", "weekly", "holidays"),
         ("resume schedule", "admin", "page", "weekly", None),
         ("run schedule", "admin", "page", "weekly", None),
     ]
 
 
-def test_what_cannot_be_done_to_a_schedule_is_said(console: Api, visitor: Visitor) -> None:
-    """A name that nobody knows, a time that is over, a verb that is none."""
-    write_schedule(console.installation, SCHEDULE)
+def test_impossible_actions_on_a_schedule_are_refused(api: Api, visitor: Visitor) -> None:
+    """An unknown name, a time in the past, an unknown action."""
+    write_schedule(api.installation, SCHEDULE)
 
     assert visitor.post("/schedules/run", name="weekli").status == 422
     assert "weekly" in text_of(visitor.post("/schedules/run", name="weekli"))
@@ -335,8 +335,8 @@ def test_what_cannot_be_done_to_a_schedule_is_said(console: Api, visitor: Visito
     assert "was not paused" in text_of(visitor.follow(visitor.post("/schedules/resume", name="weekly")))
 
 
-def test_the_audit_has_what_was_done_by_hand(console: Api, visitor: Visitor) -> None:
-    """The newest first, page by page, and as a file; a reason stays text."""
+def test_the_audit_lists_manual_actions(api: Api, visitor: Visitor) -> None:
+    """Newest first, page by page, and as a file; reasons are escaped."""
     visitor.post("/pause", kind="lane", name="mail", reason=EVIL)
     for number in range(60):
         visitor.post("/lanes/workers", name="mail", workers=str(number % 9 + 1))
@@ -346,15 +346,15 @@ def test_the_audit_has_what_was_done_by_hand(console: Api, visitor: Visitor) -> 
     assert found
     second = visitor.get(found[1])
 
-    assert len(re.findall(r'data-label="What">', first.text)) == 50
+    assert len(re.findall(r'data-label="Action">', first.text)) == 50
     assert "<script>alert" not in second.text
     assert re.search(r"admin page pause lane .*alert\('1'\)", text_of(second))
     assert len(rows_of(visitor.get("/audit.csv"))) >= 61
 
 
-def test_settings_are_shown_with_their_origin_and_without_secrets(console: Api, visitor: Visitor) -> None:
-    """To an admin alone; a file that is wrong by now is told."""
-    made = console.installation
+def test_settings_are_shown_with_their_source_and_without_secrets(api: Api, visitor: Visitor) -> None:
+    """To admins only; errors in a changed file are reported."""
+    made = api.installation
     (made.home / ".env").write_text("BATCH_SIZE=7\nHEARTBEAT_URL=https://example.com/hook/geheim\n")
 
     page, given = visitor.get("/settings"), visitor.get("/settings?given=true")
@@ -369,7 +369,7 @@ def test_settings_are_shown_with_their_origin_and_without_secrets(console: Api, 
     for secret in ("geheim", *made.secrets):
         assert secret not in page.text + given.text + listed
     assert "BATCH_SIZE=many" in text_of(wrong)
-    others = [Visitor(console.port).log_in(role).get("/settings").status for role in ("viewer", "operator")]
+    others = [Visitor(api.port).log_in(role).get("/settings").status for role in ("viewer", "operator")]
     assert others == [403, 403]
 
 

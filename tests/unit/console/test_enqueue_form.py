@@ -1,4 +1,4 @@
-"""A form made from a schema, and the payload made from it."""
+"""The form built from the JSON schema of a payload, and the payload built from the form."""
 
 from enum import Enum
 from typing import Any, Literal
@@ -37,8 +37,8 @@ def filled(**given: str) -> dict[str, Any]:
     return payload_of(inputs_of(SCHEMA, {f"payload.{name}": value for name, value in given.items()}))
 
 
-def test_each_field_gets_what_fits_it() -> None:
-    """With its default, its bounds and its words."""
+def test_each_field_gets_the_input_of_its_type() -> None:
+    """With its default, its bounds and its description."""
     inputs = {each.name: each for each in inputs_of(SCHEMA, {})}
 
     assert {name: (each.kind, each.value) for name, each in inputs.items()} == {
@@ -51,8 +51,8 @@ def test_each_field_gets_what_fits_it() -> None:
     assert [name for name, each in inputs.items() if each.is_required] == ["name"]
 
 
-def test_what_was_filled_in_is_a_payload_that_the_model_takes() -> None:
-    """Numbers are numbers, and what is empty is left out."""
+def test_a_filled_form_becomes_a_valid_payload() -> None:
+    """Numbers are numbers, and empty fields are left out."""
     payload = filled(
         name="12", count="5", ratio="", loud="true", colour='"blue"', kind='"b"', tags='["x"]', inner='{"x": 2}'
     )
@@ -63,8 +63,8 @@ def test_what_was_filled_in_is_a_payload_that_the_model_takes() -> None:
     assert Everything.model_validate(payload).inner.x == 2
 
 
-def test_what_is_no_json_is_told() -> None:
-    """By the name of its field; a wrong number is left to the model."""
+def test_invalid_json_is_refused_by_field_name() -> None:
+    """An invalid number is left to the payload model."""
     with pytest.raises(BadField, match="tags="):
         filled(name="x", tags="[1,")
     assert filled(name="x", count="many")["count"] == "many"

@@ -1,4 +1,4 @@
-"""What is done to many jobs: it can be stopped between two slices, and ends with the console."""
+"""Background tasks: they can be stopped between two slices, and end with the console."""
 
 from collections.abc import Callable
 
@@ -16,8 +16,8 @@ Serving = Callable[..., Api]
 
 
 @pytest.fixture
-def begun(serving: Serving) -> tuple[Api, Visitor, str]:
-    """A console that has begun to cancel them, somebody who looks at it, and where."""
+def started_task(serving: Serving) -> tuple[Api, Visitor, str]:
+    """A console that is cancelling many jobs, a visitor, and the path of the task."""
     api = serving()
     api.installation.enqueue("noop", lane="mail")
     columns = "type, lane, payload, run_at"
@@ -28,26 +28,26 @@ def begun(serving: Serving) -> tuple[Api, Visitor, str]:
     return api, visitor, where
 
 
-def test_it_is_stopped_by_a_button(begun: tuple[Api, Visitor, str]) -> None:
-    """After the slice that it is at; while it runs, the page says how far it is and looks again by itself."""
-    api, visitor, where = begun
+def test_a_task_is_stopped_after_its_current_slice(started_task: tuple[Api, Visitor, str]) -> None:
+    """While it runs, the page shows its progress and reloads itself."""
+    api, visitor, where = started_task
     running = visitor.get(where)
     visitor.post(f"{where}/stop")
-    wait_until(lambda: "Stopped. What was done before stays done." in text_of(visitor.get(where)), "it has ended")
+    wait_until(lambda: "Stopped. Jobs already changed stay changed." in text_of(visitor.get(where)), "it has ended")
 
     found = api.installation.statuses()
 
-    assert f"of {10_000:,}+ done…" in text_of(running)
+    assert f"of {10_000:,}+ jobs processed…" in text_of(running)
     assert running.headers["refresh"] == f"2; url={where}"
     assert 0 < found["cancelled"] < MANY
     assert found["cancelled"] % SLICE == 0
-    [deed] = api.installation.rows("SELECT jobs FROM mayfly_audit WHERE verb = 'cancel'")
-    assert deed.jobs == found["cancelled"]
+    [entry] = api.installation.rows("SELECT jobs FROM mayfly_audit WHERE verb = 'cancel'")
+    assert entry.jobs == found["cancelled"]
 
 
-def test_it_ends_with_the_console(begun: tuple[Api, Visitor, str]) -> None:
-    """Which does not wait for the rest, nor leave a slice half done; another console does not know of it."""
-    api, visitor, where = begun
+def test_a_task_ends_with_the_console(started_task: tuple[Api, Visitor, str]) -> None:
+    """Slices are never half done; a restarted console does not know the task."""
+    api, visitor, where = started_task
 
     api.process.terminate()
     _out, log = api.process.communicate(timeout=60)
@@ -58,4 +58,4 @@ def test_it_ends_with_the_console(begun: tuple[Api, Visitor, str]) -> None:
     assert found.get("cancelled", 0) % SLICE == 0
     assert found["pending"] > 0
     api.process = api.start()
-    assert "What was done is in the audit" in text_of(visitor.get(where))
+    assert "The audit shows what was done" in text_of(visitor.get(where))

@@ -1,4 +1,4 @@
-"""What is seen and done over real HTTP, on every database, through browse and operate."""
+"""Reading and manual actions over HTTP."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,8 +12,8 @@ def died(api: Api, count: int = 1) -> list[int]:
     return ids
 
 
-def test_a_job_is_seen_with_all_that_is_known_of_it(api: Api) -> None:
-    """Its columns, its history and why it is as it is; 404 for one that is not there."""
+def test_a_job_is_read(api: Api) -> None:
+    """Columns, history and reasons; 404 with a code for an unknown id."""
     [job_id] = died(api)
 
     answer = api.get(f"/jobs/{job_id}")
@@ -23,11 +23,12 @@ def test_a_job_is_seen_with_all_that_is_known_of_it(api: Api) -> None:
     assert [each["outcome"] for each in answer.json["history"]] == ["failed"]
     assert answer.json["reasons"][0]["why"] == "dead"
     assert [api.get(f"/jobs/{each}").status for each in (10**6, 2**63 - 1)] == [404, 404]
+    assert api.get("/jobs/1000000").json["code"] == "unknown_job"
     assert [api.get(f"/jobs/{each}").status for each in (0, 2**63, "x")] == [422, 422, 422]
 
 
 def test_jobs_are_listed_page_by_page(api: Api) -> None:
-    """The newest first, each once, filtered; a limit out of bounds is brought into them."""
+    """Newest first, each once, filtered; a limit out of range is brought into it."""
     ids = api.installation.enqueue("noop", count=5, lane="mail")
     api.installation.enqueue("noop", lane="other")
     seen, after = [], ""
@@ -43,8 +44,8 @@ def test_jobs_are_listed_page_by_page(api: Api) -> None:
     assert api.get("/jobs?group_key=nobody").json["jobs"] == []
 
 
-def test_every_list_can_be_asked_for(api: Api) -> None:
-    """With something in it, as the document describes it."""
+def test_every_list_is_served(api: Api) -> None:
+    """And has entries."""
     died(api)
     api.post("/lanes/mail/pause", {"reason": "the vendor is down"})
     paths = ["/status", "/lanes", "/cycles", "/runners", "/dead", "/audit"]
@@ -55,19 +56,19 @@ def test_every_list_can_be_asked_for(api: Api) -> None:
     assert [path for path, each in zip(paths, answers, strict=True) if not any(each.json.values())] == []
 
 
-def test_a_dead_job_is_retried_in_the_name_of_the_token(api: Api) -> None:
-    """The same row; and the audit says who, by which way, and why."""
+def test_a_dead_job_is_retried(api: Api) -> None:
+    """The same row; the audit names token, interface and reason."""
     [job_id] = died(api)
 
-    answer = api.post(f"/jobs/{job_id}/retry", {"reason": "mended"})
+    answer = api.post(f"/jobs/{job_id}/retry", {"reason": "fixed"})
 
     assert (answer.status, answer.json["changed"], api.installation.job(job_id).status) == (200, 1, "pending")
-    [deed] = [each for each in api.get("/audit").json["deeds"] if each["verb"] == "retry"]
-    assert (deed["done_by"], deed["via"], deed["jobs"], deed["reason"]) == ("everything", "http", 1, "mended")
+    [entry] = [each for each in api.get("/audit").json["deeds"] if each["verb"] == "retry"]
+    assert (entry["done_by"], entry["via"], entry["jobs"], entry["reason"]) == ("everything", "http", 1, "fixed")
 
 
-def test_the_verbs_say_when_there_is_nothing_to_do(api: Api) -> None:
-    """404 for a job that is not there, 409 for one that is not as it would have to be; nothing is changed."""
+def test_impossible_actions_are_refused(api: Api) -> None:
+    """404 for an unknown job, 409 for a status that does not allow it; nothing changes."""
     [job_id] = api.installation.enqueue("noop")
     verbs: dict[str, Any] = {"retry": None, "discard": None}
 
@@ -77,7 +78,7 @@ def test_the_verbs_say_when_there_is_nothing_to_do(api: Api) -> None:
 
 
 def test_a_job_is_delayed_and_cancelled(api: Api) -> None:
-    """Without a body, too."""
+    """Also without a body."""
     [job_id] = api.installation.enqueue("noop")
     until = api.installation.now() + timedelta(days=1)
 
@@ -90,8 +91,8 @@ def test_a_job_is_delayed_and_cancelled(api: Api) -> None:
     assert api.post("/jobs/1/delay", {"until": "2001-01-01T00:00:00Z"}).status == 422
 
 
-def test_many_are_counted_before_and_changed_after(api: Api) -> None:
-    """By a filter; everything is never meant."""
+def test_matching_jobs_are_counted_and_discarded(api: Api) -> None:
+    """By a filter; an empty one is refused."""
     died(api, count=3)
     which = {"type": "fail"}
 
@@ -103,8 +104,8 @@ def test_many_are_counted_before_and_changed_after(api: Api) -> None:
     assert api.post("/cancel", {}).status == 422
 
 
-def test_lanes_and_types_are_held_up_and_let_go(api: Api) -> None:
-    """On all hosts, at once."""
+def test_lanes_and_types_are_paused_and_resumed(api: Api) -> None:
+    """And the number of runners of a lane is set."""
     paused, again = (api.post("/lanes/mail/pause", {"reason": "down"}) for _ in range(2))
     resumed = api.post("/lanes/mail/resume")
     type_paused = api.post("/types/noop/pause")
@@ -119,8 +120,8 @@ def test_lanes_and_types_are_held_up_and_let_go(api: Api) -> None:
     assert (lane["max_workers"], lane["set_by"], lane["paused"]) == (3, "everything", None)
 
 
-def test_prometheus_is_served(api: Api) -> None:
-    """The same text as `mayfly metrics` prints, in its own content type."""
+def test_metrics_are_served(api: Api) -> None:
+    """In the content type of Prometheus."""
     died(api)
 
     answer = api.ask("GET", "/metrics")

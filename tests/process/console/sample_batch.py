@@ -1,4 +1,4 @@
-"""A batch with one child, for an outside worker."""
+"""Run by a test: a batch with one job for an external worker."""
 
 from mayfly import batch, enqueue
 
