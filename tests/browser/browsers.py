@@ -1,4 +1,4 @@
-"""Debian's Chromium under Playwright, and visitors who write down whatever goes wrong on their pages."""
+"""Chromium under Playwright, and visitors that record every problem on their pages."""
 
 import os
 import re
@@ -21,10 +21,10 @@ from playwright.sync_api import (
 
 from tests.browser.consoles import Console
 
-SECONDS = 60.0  # for whatever a page is waited for
+SECONDS = 60.0  # timeout of every wait
 MISSING = "No chromium is installed: `apt-get install chromium` brings it, and scripts/test does so where it may."
-# Told by the page itself, because a violation that is only reported is no error of the console.
-TELL_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (violation) =>
+# Logged by the page itself: Playwright has no event for a violation.
+LOG_VIOLATIONS = """document.addEventListener("securitypolicyviolation", (violation) =>
     console.error(`CSP: ${violation.violatedDirective} forbids ${violation.blockedURI}`))"""
 
 
@@ -35,7 +35,7 @@ expect.set_options(timeout=1000 * SECONDS)
 def chromium() -> Iterator[Browser]:
     path = shutil.which("chromium")
     if path is None:
-        pytest.fail(MISSING, pytrace=False)  # never a skip: nobody would notice that no page was looked at
+        pytest.fail(MISSING, pytrace=False)  # never a skip, which would go unnoticed
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
@@ -44,8 +44,8 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visitors:
-    """Each in a context of his own. Console errors, scripts that fail, violations of the policy, answers that refuse,
-    and requests that fail or go elsewhere are problems, unless the test expects them."""
+    """Each page in a context of its own. Console errors, failing scripts, violations of the policy, error responses,
+    and requests that fail or go to other hosts are problems, unless the test expects them."""
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
@@ -55,7 +55,7 @@ class Visitors:
         self._expected: list[str] = []
 
     def open(self, console: Console | None = None, name: str | None = None, path: str = "/", **options: Any) -> Page:
-        """A page of that console, for somebody who has logged in if he has a name."""
+        """A page of that console, logged in as `name` if one is given."""
         if console is not None:
             self._origins += (f"{console.origin}/",)
             options["base_url"] = console.origin
@@ -70,39 +70,39 @@ class Visitors:
         return page
 
     def expect(self, pattern: str) -> None:
-        """This test provokes it: it must come, and is no problem then."""
+        """This test causes the problem: it must occur."""
         self._expected.append(pattern)
 
     def leave(self) -> None:
-        """Nothing that was not expected has happened, and all that was."""
+        """Check that all expected problems occurred, and no others."""
         for context in self._contexts:
             context.close()
         unexpected = [each for each in self._problems if not any(re.search(known, each) for known in self._expected)]
         missed = [known for known in self._expected if not any(re.search(known, each) for each in self._problems)]
 
-        assert not unexpected, f"went wrong: {unexpected}"
-        assert not missed, f"expected in vain: {missed}"
+        assert not unexpected, f"unexpected: {unexpected}"
+        assert not missed, f"did not occur: {missed}"
 
     def _watch(self, context: BrowserContext) -> None:
-        context.add_init_script(TELL_VIOLATIONS)
-        context.on("console", self._hear)
+        context.add_init_script(LOG_VIOLATIONS)
+        context.on("console", self._on_console)
         context.on("weberror", lambda error: self._problems.append(f"script: {error.error}"))
-        context.on("request", self._see_request)
-        context.on("response", self._see_response)
-        context.on("requestfailed", self._see_failure)
+        context.on("request", self._on_request)
+        context.on("response", self._on_response)
+        context.on("requestfailed", self._on_failure)
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self._problems.append(f"console: {message.text}")
 
-    def _see_request(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         if not request.url.startswith(self._origins):
-            self._problems.append(f"elsewhere: {request.method} {request.url}")
+            self._problems.append(f"other host: {request.method} {request.url}")
 
-    def _see_response(self, response: Response) -> None:
+    def _on_response(self, response: Response) -> None:
         if response.status >= 400:
             self._problems.append(f"answer: {response.status} {response.request.method} {response.url}")
 
-    def _see_failure(self, request: Request) -> None:
-        if request.failure != "net::ERR_ABORTED":  # somebody went on to another page
+    def _on_failure(self, request: Request) -> None:
+        if request.failure != "net::ERR_ABORTED":  # the page was left
             self._problems.append(f"failed: {request.method} {request.url}: {request.failure}")

@@ -1,4 +1,4 @@
-"""Whether a page can be read, heard and reached by everybody: the rules are in checks.js, beside this file."""
+"""Accessibility checks of a page; the rules are in checks.js."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,14 +14,14 @@ class Finding:
     element: str = ""  # the beginning of its source
     detail: str = ""
 
-    def on(self, look: str) -> "Finding":
-        return replace(self, detail=f"{self.detail} ({look})".strip())
+    def on(self, variant: str) -> "Finding":
+        return replace(self, detail=f"{self.detail} ({variant})".strip())
 
     def __str__(self) -> str:
         return " ".join(filter(None, [f"{self.rule}:", self.detail, self.element]))
 
 
 def check(page: Page) -> list[Finding]:
-    """What is wrong with the page as it is shown now, in these colours and at this width."""
-    page.keyboard.press("Tab")  # from here on focus is as visible as it is to somebody without a mouse
+    """Findings for the page in its current theme and width."""
+    page.keyboard.press("Tab")  # makes :focus-visible apply, as for keyboard users
     return [Finding(**each) for each in page.evaluate(RULES)]

@@ -1,4 +1,4 @@
-"""One Chromium and one console for the tests of this floor that a process runs; a new context for each of them."""
+"""One Chromium and one filled console per process, and a new browser context per test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,16 +17,16 @@ from tests.process.installation import Installation
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """No longer than this floor: Playwright keeps an event loop running, and other tests start their own."""
+    """Only for this package: Playwright keeps an event loop running, and other tests start their own."""
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture
 def visitors(browser: Browser) -> Iterator[Visitors]:
-    """Who opens pages; at the end nothing may have gone wrong on any of them.
+    """Fails the test for unexpected problems on its pages.
 
-    Asked for after a console of the test's own, so that they leave before it ends.
+    Request it after a private console, so that it closes its pages before the console stops.
     """
     made = Visitors(browser)
     yield made
@@ -35,13 +35,13 @@ def visitors(browser: Browser) -> Iterator[Visitors]:
 
 @pytest.fixture
 def page(visitors: Visitors) -> Page:
-    """An empty one, without a console."""
+    """An empty page, without a console."""
     return visitors.open()
 
 
 @pytest.fixture(scope="package")
 def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """The console of a shop with a day behind it, for all tests that change nothing but what they made themselves."""
+    """A console with a day of history, for tests that change only their own jobs."""
     home = tmp_path_factory.mktemp("shop")
     (home / "cron.d").mkdir()
     (home / "cron.d" / "schedule").write_text(SCHEDULE)
@@ -54,7 +54,7 @@ def shop(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="package")
 def strict(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
-    """One whose sessions are soon over, but not before a busy machine has shown a page."""
+    """A console with short sessions, but long enough for a page on a busy machine."""
     with databases.fresh("sqlite", migrate) as url:
         made = Installation(tmp_path_factory.mktemp("strict"), url)
         yield Console(made, {"CONSOLE_SESSION": "5"})
@@ -63,7 +63,7 @@ def strict(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.fixture
 def console(migrated_url: str, tmp_path: Path) -> Iterator[Console]:
-    """One of the test's own, on each database."""
+    """A private console, on each database."""
     made = Installation(tmp_path, migrated_url)
     yield Console(made)
     made.end()

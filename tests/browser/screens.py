@@ -1,8 +1,8 @@
-"""Every screen of the console with an address where there is something to see, for whoever looks at all of them."""
+"""Every screen of the console, each with an address that shows data."""
 
 from tests.process.installation import Installation
 
-# By the name of its picture; {dead}, {running} and {waiting} are ids of jobs.
+# By the name of its screenshot; {dead}, {running} and {waiting} are ids of jobs.
 SCREENS = {
     "overview": "/",
     "lanes": "/lanes",

@@ -1,4 +1,4 @@
-"""`scripts/screenshots`: a picture of each screen for the docs, light and dark, of a shop with a month behind it."""
+"""`scripts/screenshots`: screenshots of each screen for the docs, light and dark, with a month of history."""
 
 import sys
 import tempfile
@@ -20,13 +20,13 @@ FOLDER = CHECKOUT / "docs" / "images"
 MONTH = timedelta(days=30)
 SIZES = {"desktop": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
 ON_PHONE = ("overview", "jobs", "job", "dead")
-WHOLE = ("overview",)  # from its top to its end, on a wide screen
+WHOLE = ("overview",)  # the full page, on the desktop
 WIDE = "desktop"
-PICTURED = {"overview": "/?range=24h"}  # where another address shows more
+PICTURED = {"overview": "/?range=24h"}  # other addresses than in the tests
 
 
 def main() -> None:
-    """Only the screens that are named, or all of them."""
+    """Of the screens named as arguments, or of all of them."""
     with tempfile.TemporaryDirectory(prefix="mayfly-shop-") as home, chromium() as browser:
         shop = open_shop(Path(home))
         try:

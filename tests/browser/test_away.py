@@ -1,4 +1,4 @@
-"""A database server that goes away while a page is open: a calm notice, and all is well again by itself."""
+"""The database server goes away while a page is open: a notice, and recovery without a reload."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.browser.consoles import Console
 from tests.process.installation import Installation
 from tests.servers import PrivateServer
 
-SOON = 6000  # milliseconds, by the page's clock
+SOON = 6000  # milliseconds, by the clock of the page
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def console(restartable_url: str, tmp_path: Path) -> Iterator[Console]:
 @pytest.mark.parametrize(
     "module_server", ["mariadb", pytest.param("postgres", marks=pytest.mark.slow)], indirect=True
 )
-def test_a_page_outlives_its_database(
+def test_an_open_page_survives_a_database_outage(
     console: Console, visitors: Visitors, restartable_server: PrivateServer
 ) -> None:
-    """What was seen stays, with a notice; whoever comes meanwhile gets a page that says so, and looks again."""
+    """It keeps its content and shows a notice; a new page shows an error and reloads itself."""
     visitors.expect("503")
     [job_id] = console.installation.enqueue("noop", lane="mail")
     page = visitors.open(console, "olga", "/login")
@@ -37,12 +37,12 @@ def test_a_page_outlives_its_database(
     restartable_server.kill()
 
     page.clock.run_for(SOON)
-    expect(page.get_by_text("The database does not answer just now.")).to_be_visible()
+    expect(page.get_by_text("The database is unavailable.")).to_be_visible()
     expect(page.get_by_role("link", name=str(job_id), exact=True)).to_be_visible()
     late = visitors.open(console, "vera", "/lanes")
-    expect(late.get_by_role("heading", level=1)).to_have_text("The database is away")
+    expect(late.get_by_role("heading", level=1)).to_have_text("Database unavailable")
     restartable_server.start()
     page.clock.run_for(SOON)
 
-    expect(page.get_by_text("The database does not answer just now.")).to_be_hidden()
+    expect(page.get_by_text("The database is unavailable.")).to_be_hidden()
     expect(late.get_by_role("heading", level=1)).to_have_text("Lanes")

@@ -1,4 +1,4 @@
-"""The checks themselves: a page that is well has no findings, and each rule finds the page that breaks it."""
+"""The accessibility checks: a correct page has no findings, and each rule finds the page that breaks it."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser.checks import check
 
-WELL = """<!doctype html>
+CORRECT = """<!doctype html>
 <html lang="en">
 <head>
 <title>Jobs</title>
@@ -71,31 +71,31 @@ def shared_page(browser: Browser) -> Iterator[Page]:
 
 @pytest.fixture
 def page(shared_page: Page) -> Page:
-    """One for all tests here: each gives it other contents, and nothing else of it is changed."""
+    """Shared: each test sets its own content."""
     shared_page.emulate_media(color_scheme="light")
     return shared_page
 
 
 @pytest.fixture
-def well(page: Page) -> Page:
-    page.set_content(WELL)
+def correct(page: Page) -> Page:
+    page.set_content(CORRECT)
     return page
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_nothing_is_found_where_all_is_well(well: Page, colours: str) -> None:
-    """In both colours: whoever makes a new rule sees here what it must not find."""
-    well.emulate_media(color_scheme="dark" if colours == "dark" else "light")
+def test_a_correct_page_has_no_findings(correct: Page, colours: str) -> None:
+    """In both themes."""
+    correct.emulate_media(color_scheme="dark" if colours == "dark" else "light")
 
-    assert check(well) == []
+    assert check(correct) == []
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_each_rule_finds_what_breaks_it(page: Page, rule: str) -> None:
     """That rule, and no other."""
     old, new = BROKEN[rule]
-    assert old in WELL
-    page.set_content(WELL.replace(old, new))
+    assert old in CORRECT
+    page.set_content(CORRECT.replace(old, new))
 
     assert {each.rule for each in check(page)} == {rule}
 
@@ -109,20 +109,20 @@ def test_each_rule_finds_what_breaks_it(page: Page, rule: str) -> None:
         ('fill="currentColor"', 'fill="#aaa"'),  # the text of a chart
         ('<input id="type"', '<input id="type" style="color: #999"'),
         ("<label>Lane <input>", '<style>::placeholder { color: #aaa }</style><label>Lane <input placeholder="mail">'),
-        ("background: #fff;", "background: linear-gradient(#fff, #eee);"),  # nobody can tell
+        ("background: #fff;", "background: linear-gradient(#fff, #eee);"),  # unknown
     ],
 )
-def test_contrast_is_what_the_eye_gets(page: Page, old: str, new: str) -> None:
-    """Through half transparent layers, in charts and in what is typed."""
-    assert old in WELL
-    page.set_content(WELL.replace(old, new))
+def test_contrast_is_computed_from_visible_colours(page: Page, old: str, new: str) -> None:
+    """Through transparent layers, in charts and in inputs."""
+    assert old in CORRECT
+    page.set_content(CORRECT.replace(old, new))
 
     assert {each.rule for each in check(page)} == {"contrast"}
 
 
-def test_dark_is_judged_by_its_own_colours(page: Page) -> None:
-    """What can be read in the light may be lost in the dark."""
-    page.set_content(WELL.replace("color: #ddd; background: #111", "color: #333; background: #111"))
+def test_the_dark_theme_is_checked_with_its_own_colours(page: Page) -> None:
+    """Contrast may fail in one theme only."""
+    page.set_content(CORRECT.replace("color: #ddd; background: #111", "color: #333; background: #111"))
     light = check(page)
     page.emulate_media(color_scheme="dark")
 

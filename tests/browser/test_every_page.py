@@ -1,27 +1,22 @@
-"""What holds for every screen: all can use it, in both colours, at every width, without scripts, behind a proxy."""
+"""What holds for every screen: accessibility in both themes and at every width, no JavaScript, links, keyboard."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from mayfly.schema.migrations import migrate
 from tests.browser.browsers import Visitors
 from tests.browser.checks import Finding, check
 from tests.browser.consoles import Console
 from tests.browser.screens import SCREENS, address_of
-from tests.databases import Databases
-from tests.process.installation import Installation
 
 WIDE, PHONE = 1280, 360  # px
 NOT_FOR_VIEWERS = {"enqueue", "settings"}
-OTHERS = {"login": "/login", "refusal": "/nowhere"}
+OTHERS = {"login": "/login", "error": "/nowhere"}
 
 
-def check_in_all_looks(page: Page) -> set[Finding]:
+def check_all_variants(page: Page) -> set[Finding]:
     found: set[Finding] = set()
     for colours in ("light", "dark"):
         page.emulate_media(color_scheme="dark" if colours == "dark" else "light")
@@ -32,25 +27,25 @@ def check_in_all_looks(page: Page) -> set[Finding]:
 
 
 @pytest.mark.parametrize("screen", SCREENS)
-def test_everybody_can_use_it(visitors: Visitors, shop: Console, screen: str) -> None:
-    """Labels, names, headings, tables, contrast, focus and width; and nothing goes wrong while it is opened."""
+def test_every_screen_is_accessible(visitors: Visitors, shop: Console, screen: str) -> None:
+    """Labels, names, headings, tables, contrast, focus and width."""
     page = visitors.open(shop, "admin", address_of(screen, shop.installation))
 
-    assert not (found := check_in_all_looks(page)), "\n".join(map(str, found))
+    assert not (found := check_all_variants(page)), "\n".join(map(str, found))
 
 
 @pytest.mark.parametrize("path", OTHERS.values())
-def test_everybody_can_use_what_stands_before_the_screens(visitors: Visitors, shop: Console, path: str) -> None:
-    """The login, and what is shown where there is nothing."""
+def test_login_and_error_pages_are_accessible(visitors: Visitors, shop: Console, path: str) -> None:
+    """By the same rules."""
     if path == "/nowhere":
         visitors.expect("404")
     page = visitors.open(shop, None if path == "/login" else "vera", path)
 
-    assert not (found := check_in_all_looks(page)), "\n".join(map(str, found))
+    assert not (found := check_all_variants(page)), "\n".join(map(str, found))
 
 
-def test_no_screen_is_forgotten_here(visitors: Visitors, shop: Console) -> None:
-    """What the navigation leads to is what these tests look at."""
+def test_every_screen_is_tested(visitors: Visitors, shop: Console) -> None:
+    """The navigation has the same screens as these tests."""
     page = visitors.open(shop, "admin")
 
     links = page.get_by_role("navigation", name="Screens").get_by_role("link").all()
@@ -60,7 +55,7 @@ def test_no_screen_is_forgotten_here(visitors: Visitors, shop: Console) -> None:
 
 @pytest.mark.parametrize("name", ["admin", "vera"])
 def test_every_screen_works_without_scripts(visitors: Visitors, shop: Console, name: str) -> None:
-    """It is there, with what it is about, and nothing waits for a script."""
+    """It is complete when it is loaded."""
     page = visitors.open(shop, name, java_script_enabled=False)
     for screen in SCREENS.keys() - (NOT_FOR_VIEWERS if name == "vera" else set()):
         answer = page.goto(address_of(screen, shop.installation))
@@ -71,8 +66,8 @@ def test_every_screen_works_without_scripts(visitors: Visitors, shop: Console, n
         expect(page.get_by_role("button", name="Set", exact=True).first).to_be_visible()
 
 
-def test_every_link_leads_somewhere(visitors: Visitors, shop: Console) -> None:
-    """One of each kind: the same page with the same fields in its address is the same kind."""
+def test_every_link_works(visitors: Visitors, shop: Console) -> None:
+    """One of each kind: same page, same names of parameters."""
     page = visitors.open(shop, "admin")
     kinds: dict[str, str] = {}
     for screen in SCREENS:
@@ -89,26 +84,26 @@ def test_every_link_leads_somewhere(visitors: Visitors, shop: Console) -> None:
 
 
 def test_the_keyboard_reaches_everything(visitors: Visitors, shop: Console) -> None:
-    """In the order of the page, beginning with the way past the navigation."""
+    """In the order of the page, beginning with the link past the navigation."""
     page = visitors.open(shop, "admin", "/lanes")
     reachable = "a[href], button, input:not([type=hidden]), select, summary"
     expected = page.locator(reachable).evaluate_all("all => all.filter((each) => each.checkVisibility()).length")
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     reached = 1
     while page.evaluate("document.activeElement.dataset.reached = 'yes'") and reached < 2 * expected:
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement === document.body || 'reached' in document.activeElement.dataset"):
             break
         reached += 1
-    page.get_by_role("link", name="Skip to the content").press("Enter")
+    page.get_by_role("link", name="Skip to content").press("Enter")
 
     assert reached == expected
     expect(page.get_by_role("main")).to_be_focused()
 
 
-def test_times_are_relative_with_the_exact_one_on_hover(visitors: Visitors, shop: Console) -> None:
-    """For people, for those who compare with a log, and for machines."""
+def test_times_are_relative_with_an_exact_tooltip(visitors: Visitors, shop: Console) -> None:
+    """And a machine-readable attribute."""
     page = visitors.open(shop, "vera", "/audit")
     time = page.locator("main time").first
 
@@ -117,10 +112,10 @@ def test_times_are_relative_with_the_exact_one_on_hover(visitors: Visitors, shop
     assert (time.get_attribute("datetime") or "").endswith("Z")
 
 
-def test_colours_can_be_chosen(visitors: Visitors, shop: Console) -> None:
-    """Whatever the system prefers, and without a script; the choice stays."""
+def test_the_theme_can_be_chosen(visitors: Visitors, shop: Console) -> None:
+    """Without JavaScript, and whatever the system prefers; the choice is kept."""
     page = visitors.open(shop, "vera", "/lanes", java_script_enabled=False, color_scheme="light")
-    page.get_by_label("Colours").select_option("dark")
+    page.get_by_label("Theme").select_option("dark")
     page.get_by_role("button", name="Set", exact=True).click()
 
     expect(page).to_have_url(f"{shop.origin}/lanes")
@@ -128,28 +123,3 @@ def test_colours_can_be_chosen(visitors: Visitors, shop: Console) -> None:
     page.goto("/jobs")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
     assert max(map(int, re.findall(r"[0-9]+", dark)[:3])) < 64
-
-
-@pytest.fixture
-def behind(databases: Databases, tmp_path: Path) -> Iterator[Console]:
-    """One that a proxy shows under a path."""
-    with databases.fresh("sqlite", migrate) as url:
-        made = Installation(tmp_path, url)
-        yield Console(made, {"CONSOLE_PREFIX": "/mayfly"})
-        made.end()
-
-
-def test_it_works_under_the_prefix_of_a_proxy(behind: Console, visitors: Visitors) -> None:
-    """Every address on every screen has it, and the cookies are for nothing else on that host."""
-    [job_id] = behind.installation.enqueue("noop", status="dead")
-    page = visitors.open(behind, "admin", "/mayfly/")
-    for path in SCREENS.values():
-        page.goto(f"/mayfly{path.format(dead=job_id)}")
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        addresses = page.evaluate(
-            "[...document.querySelectorAll('[href], [src], [action]')].map((each) =>"
-            " each.getAttribute('href') || each.getAttribute('src') || each.getAttribute('action'))"
-        )
-        assert [each for each in addresses if not each.startswith(("/mayfly", "#", "?", "https://"))] == []
-
-    assert {each["path"] for each in page.context.cookies()} == {"/mayfly"}

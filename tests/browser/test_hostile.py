@@ -1,4 +1,6 @@
-"""Whatever anybody writes into a job is shown as the text it is, on every screen, and is never run."""
+"""Values of jobs are shown as text on every screen, and are never interpreted."""
+
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import expect
@@ -17,7 +19,7 @@ QUOTED = "\"><b onmouseover='1'>'"
 
 
 def attack(installation: Installation) -> None:
-    """By plain SQL, where nothing is checked."""
+    """By plain SQL, which is not validated."""
     installation.enqueue(
         SCRIPT, f'{{"{SCRIPT}": "</script>{SCRIPT}"}}', lane=f"a{PICTURE}"[:64], status="dead", waiting_for=PICTURE,
         last_error=f"ValueError: {SCRIPT}\n{PICTURE}", group_key=f"g{QUOTED}", unique_key=f"u{PICTURE}",
@@ -25,31 +27,33 @@ def attack(installation: Installation) -> None:
     installation.enqueue(QUOTED, lane=QUOTED)
     now = installation.now()
     paused = {"name": f"x{PICTURE}", "paused_at": now, "paused_by": PICTURE, "reason": SCRIPT}
-    deed = {"done_at": now, "done_by": PICTURE, "via": "page", "verb": "retry", "subject": SCRIPT, "reason": QUOTED}
+    entry = {"done_at": now, "done_by": PICTURE, "via": "page", "verb": "retry", "subject": SCRIPT, "reason": QUOTED}
 
     def write(connection: Connection) -> None:
         connection.execute(insert(pauses), [{"kind": kind, **paused} for kind in ("lane", "type")])
-        connection.execute(insert(audit), [deed])
+        connection.execute(insert(audit), [entry])
 
     run(installation.database, write)
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
-def test_what_a_job_brings_stays_text(console: Console, visitors: Visitors) -> None:
-    """Type, lane, payload, error, keys and reasons: no element comes of them, and the policy is never needed."""
+def test_values_of_jobs_are_escaped(console: Console, visitors: Visitors) -> None:
+    """Type, lane, payload, error, keys and reasons: they create no element, and cause no violation of the policy."""
     attack(console.installation)
     page = visitors.open(console, "admin")
     seen = ""
-    for screen, path in SCREENS.items():
+    evil = quote(SCRIPT)
+    more = [f"/pause?name={evil}", f"/enqueue?type={evil}", f"/dead?lane={evil}", "/jobs/confirm?verb=retry&id=1"]
+    for path in [*SCREENS.values(), *more]:
         page.goto(path.format(dead=1))
 
-        assert page.title() != "taken", screen
+        assert page.title() != "taken", path
         expect(page.locator("main script, main img, [onerror], [onmouseover]")).to_have_count(0)
         seen += page.inner_text("body")
     page.goto(f"/jobs?type={SCRIPT}&lane={QUOTED}&text={PICTURE}")
     expect(page.get_by_label("Type")).to_have_value(SCRIPT)
     page.goto("/jobs/confirm?id=1&verb=retry&back=javascript:alert(1)")
-    expect(page.get_by_role("link", name="Leave them")).to_have_attribute("href", "/")
+    expect(page.get_by_role("link", name="Go back")).to_have_attribute("href", "/")
 
     assert page.locator("main script, main img").count() == 0
     assert (SCRIPT in seen, PICTURE in seen, QUOTED in seen) == (True, True, True)

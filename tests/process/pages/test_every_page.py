@@ -71,15 +71,15 @@ def test_every_address_has_the_prefix_of_the_proxy(serving: Serving, is_removed:
     login = visitor.get("/jobs").headers["location"]
     visitor.log_in()
     [cookie] = visitor.set_cookies
-    pages = [visitor.get(each) for each in ("/jobs", f"/jobs/{job_id}", "/lanes", "/dead", "/enqueue?type=noop")]
+    pages = [page for path in routes("GET", job_id) if (page := visitor.get(path)).status == 200]
     addresses = [
         found for each in pages for found in re.findall(r'(?:href|src|action)="([^"#]*)', each.text) if found
     ]
 
     assert login == "/tools/mayfly/login?next=%2Fjobs"
     assert "path=/tools/mayfly" in cookie.lower()
-    assert {each.status for each in pages} == {200}
-    assert len(addresses) > 50
+    assert len(pages) > 20
+    assert len(addresses) > 200
     assert [each for each in addresses if not each.startswith("/tools/mayfly/")] == []
     assert visitor.post("/jobs/act", verb="cancel", id=str(job_id)).headers["location"] == "/tools/mayfly/jobs"
 
