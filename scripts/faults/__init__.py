@@ -1,0 +1,1 @@
+"""A torture test: real dispatchers, producers and servers under injected faults, then a check of every guarantee."""

@@ -1,0 +1,3 @@
+from scripts.faults.cli import main
+
+main()

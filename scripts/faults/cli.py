@@ -1,0 +1,231 @@
+"""The command line of the torture test."""
+
+import json
+import os
+import random
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import click
+
+from mayfly.process import command_line, exits
+from mayfly.schema.migrations import migrate
+from scripts.faults import audit, network
+from scripts.faults.check import Change, Evidence, JobState, violations
+from scripts.faults.history import DIRECTORY, note, read_history
+from scripts.faults.hosts import CHECKOUT, Host, Pace
+from scripts.faults.nemesis import Nemesis
+from scripts.faults.servers import TortureDatabase, small_disk
+
+NORMAL = Pace(tick_seconds=10, worker_timeout=6, dispatch_timeout=8)
+SHORT = Pace(tick_seconds=4, worker_timeout=2, dispatch_timeout=3)  # for runs below half a minute
+DRAIN_SECONDS = 180.0
+SHOWN = 20
+CLOCK_SOURCE = CHECKOUT / "tests" / "process" / "skewclock.c"
+
+
+@dataclass(frozen=True)
+class Plan:
+    database: str
+    seconds: float
+    hosts: int
+    rate: float
+    faults: tuple[str, ...]
+    seed: int
+    with_network: bool
+    with_small_disk: bool
+
+    @property
+    def pace(self) -> Pace:
+        return SHORT if self.seconds < 30 else NORMAL
+
+
+@click.command(
+    help="Run Mayfly on several hosts with real servers, dispatchers and producers, inject faults, let everything"
+    " recover, and check every guarantee. Exit code 1 if one was broken; the seed repeats the choice of faults."
+)
+@click.option("--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1, 600), help="Time with faults.")
+@click.option("--database", default="sqlite", show_default=True, type=click.Choice(["sqlite", "mariadb", "postgres"]))
+@click.option(
+    "--faults", default="all", show_default=True, metavar="NAMES", help="`all`, `none`, or names with commas."
+)
+@click.option("--hosts", default=3, show_default=True, type=click.IntRange(1, 20))
+@click.option("--rate", default=8.0, show_default=True, help="Jobs per second and host.")
+@click.option("--seed", type=int, help="Of the choice of faults and jobs. [default: random, printed]")
+def command(minutes: float, database: str, faults: str, hosts: int, rate: float, seed: int | None) -> int:
+    names = () if faults == "none" else tuple(faults.split(","))
+    wants = {"cut_network", "drop_replies", "all"} & set(names)
+    with_network = bool(wants) and database != "sqlite" and network.is_available()
+    if with_network and not network.is_inside():
+        network.reexecute(sys.argv[1:])
+    wants_small_disk = bool({"fill_disk", "all"} & set(names)) and os.geteuid() == 0 and database == "sqlite"
+    plan = Plan(
+        database, minutes * 60, hosts, rate, names, seed or secrets.randbelow(2**31), with_network, wants_small_disk
+    )
+    click.echo(f"Seed {plan.seed}. {hosts} hosts on {database}, {minutes:g} min with faults.", err=True)
+    with torture(plan) as evidence:
+        return report(evidence)
+
+
+@contextmanager
+def torture(plan: Plan) -> Iterator[Evidence]:
+    """Run the whole test in a temporary directory; what it found, while the directory still exists."""
+    directory = Path(mkdtemp(prefix="mayfly-torture-", dir="/dev/shm" if plan.database == "sqlite" else None))  # noqa: S108
+    directory.chmod(0o755)
+    history = directory / "history"
+    history.mkdir()
+    os.environ[DIRECTORY] = str(history)
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory, ignore_errors=True)
+        data = directory / "data"
+        if plan.with_small_disk:
+            stack.enter_context(small_disk(data))
+        else:
+            data.mkdir()
+        if plan.with_network:
+            network.set_up()
+        database = TortureDatabase(plan.database, data)
+        stack.callback(database.close)
+        migrate(database.url)
+        with database.connect() as connection:
+            audit.install(connection, plan.database)
+        hosts = [_host(plan, number, directory, database.host_url) for number in range(1, plan.hosts + 1)]
+        for host in hosts:
+            stack.callback(host.close)
+        run(plan, database, hosts)
+        yield collect(plan, database, hosts, history)
+
+
+def run(plan: Plan, database: TortureDatabase, hosts: list[Host]) -> None:
+    choice = random.Random(plan.seed)  # noqa: S311 - repeatable
+    nemesis = Nemesis(database, hosts, choice, plan.with_small_disk)
+    names = [name for name in nemesis.names() if "all" in plan.faults or name in plan.faults]
+    for number, host in enumerate(hosts):
+        host.start(plan.rate, plan.seed + number)
+    ends_at = time.monotonic() + plan.seconds
+    while (left := ends_at - time.monotonic()) > 0:
+        time.sleep(min(left, choice.uniform(0.3, 0.4 * plan.pace.tick_seconds)))
+        if names:
+            nemesis.inject(choice.choice(names))
+    heal(database, hosts)
+    for host in hosts:
+        host.stop_producer()
+    drain(database)
+    for host in hosts:
+        host.stop_cron()
+
+
+def heal(database: TortureDatabase, hosts: list[Host]) -> None:
+    click.echo("Recovering.", err=True)
+    database.heal()
+    for host in hosts:
+        host.heal()
+    note("healed")
+
+
+def drain(database: TortureDatabase) -> None:
+    """Dispatchers go on until every job is terminal."""
+    deadline = time.monotonic() + DRAIN_SECONDS
+    unfinished = "SELECT COUNT(*) FROM mayfly_jobs WHERE status IN ('pending', 'processing')"
+    while time.monotonic() < deadline and database.rows(unfinished)[0][0]:
+        time.sleep(0.5)
+
+
+def collect(plan: Plan, database: TortureDatabase, hosts: list[Host], history: Path) -> Evidence:
+    jobs = database.rows(
+        "SELECT id, type, payload, status, attempts, max_attempts, claims, group_key, run_at FROM mayfly_jobs"
+    )
+    changes = database.rows(
+        "SELECT at, job_id, old_status, new_status, old_claims, new_claims, interrupted, attempts, max_attempts,"
+        " run_at FROM torture_audit ORDER BY id"
+    )
+    counted = database.rows(
+        "SELECT SUM(jobs) FROM (SELECT jobs FROM mayfly_counters WHERE outcome = 'done'"
+        " UNION ALL SELECT jobs FROM mayfly_totals WHERE worker_id > '' AND outcome = 'done') AS counted"
+    )
+    ledger = Counter(row[0] for row in database.rows("SELECT job_id FROM torture_ledger"))
+    return Evidence(
+        history=read_history(history),
+        jobs=[_job(*row) for row in jobs],
+        audit=[_change(*row) for row in changes],
+        ledger=ledger,
+        counted_done=int(counted[0][0] or 0),
+        cycles=[cycle for host in hosts for cycle in host.cycles],
+        leftovers=list(leftovers(database, hosts)),
+        max_cycle_seconds=plan.pace.max_cycle_seconds,
+    )
+
+
+def leftovers(database: TortureDatabase, hosts: list[Host]) -> Iterator[str]:
+    for host in hosts:
+        yield from (f"process {each.pid} on {host.name}" for each in host.processes())
+        yield from (f"file {path.name} on {host.name}" for path in (host.home / "state").rglob("*.page"))
+    for (worker_id,) in database.rows("SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL"):
+        yield f"open row of runner {worker_id}"
+    if database.sessions() > 1:  # the one that asks
+        yield f"{database.sessions()} sessions in the database"
+
+
+def report(evidence: Evidence) -> int:
+    faults = Counter(event["name"] for event in evidence.events("fault"))
+    statuses = Counter(job.status for job in evidence.jobs)
+    click.echo(f"{len(evidence.jobs):,} jobs ({_counts(statuses)}), {len(evidence.events('start')):,} handler runs.")
+    click.echo(f"{faults.total()} faults: {_counts(faults) or 'none'}. {len(evidence.cycles)} cycles.")
+    found = violations(evidence)
+    for line in found[:SHOWN]:
+        click.echo(f"BROKEN {line}")
+    if len(found) > SHOWN:
+        click.echo(f"… and {len(found) - SHOWN} more")
+    click.echo("Every guarantee held." if not found else f"{len(found)} violations.")
+    return exits.ERROR if found else exits.SUCCESS
+
+
+def _counts(counter: Counter[str]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in sorted(counter.items()))
+
+
+def _host(plan: Plan, number: int, directory: Path, url: str) -> Host:
+    link = network.Link(number) if plan.with_network else None
+    return Host(f"host{number}", directory, url, directory / "history", plan.pace, _clock_library(directory), link)
+
+
+def _clock_library(directory: Path) -> Path | None:
+    """Steps the wall clock of processes; None without a C compiler."""
+    library, compiler = directory / "skewclock.so", shutil.which("cc")
+    if compiler is not None and not library.exists():
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, CLOCK_SOURCE, "-ldl"], check=True)  # noqa: S603
+    return library if compiler is not None else None
+
+
+def _job(
+    job_id: int, type_name: str, payload: Any, status: str, attempts: int, max_attempts: int, claims: int,
+    group_key: str | None, run_at: Any,
+) -> JobState:  # fmt: skip
+    loaded = payload if isinstance(payload, dict) else json.loads(payload)
+    slot = f"{group_key} {_utc(run_at)}" if (group_key or "").startswith("schedule:") else None
+    return JobState(job_id, type_name, loaded.get("key"), status, attempts, max_attempts, claims, slot)
+
+
+def _change(at: Any, *values: Any) -> Change:
+    *others, run_at = values
+    return Change._make([_utc(at), *others, _utc(run_at)])
+
+
+def _utc(value: Any) -> datetime:
+    found = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def main() -> None:
+    command_line.run_command(command, "scripts/torture")

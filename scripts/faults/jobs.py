@@ -1,0 +1,79 @@
+"""The handlers of the torture test. Each records its start, named by the job and its fencing token."""
+
+import asyncio
+import time
+import zlib
+
+from sqlalchemy import text
+
+from mayfly import Job, concurrency, handler
+from scripts.faults.history import note
+
+LIMIT = 3
+LEDGER = text("INSERT INTO torture_ledger (job_id) VALUES (:job_id)")
+
+
+def start(job: Job) -> None:
+    note("start", job=job.id, token=job.claims, attempt=job.attempt)
+
+
+def chance(job: Job, percent: int) -> bool:
+    """The same answer for the same attempt, whichever runner asks."""
+    return zlib.crc32(f"{job.id}:{job.attempt}".encode()) % 100 < percent
+
+
+@handler("torture_plain", lane="fast", max_attempts=4)
+def plain(job: Job) -> None:
+    start(job)
+
+
+@handler("torture_each", lane="fast", max_attempts=4, ack="each")
+def each(job: Job) -> None:
+    start(job)
+
+
+@handler("torture_ledger", lane="ledger", max_attempts=6)
+def ledger(job: Job) -> None:
+    """An effect in the same database: exactly one row per job."""
+    start(job)
+    with job.transaction() as connection:
+        connection.execute(LEDGER, {"job_id": job.id})
+
+
+@handler("torture_flaky", lane="fast", max_attempts=4)
+def flaky(job: Job) -> None:
+    start(job)
+    if chance(job, 30):
+        note("failure", job=job.id, token=job.claims)
+        raise RuntimeError("failed on purpose")
+
+
+@handler("torture_slow", lane="slow", max_attempts=4)
+def slow(job: Job) -> None:
+    start(job)
+    time.sleep(0.1 + (job.id % 5) * 0.1)
+
+
+@handler("torture_limited", lane="slow", max_attempts=4, limits=concurrency("torture", LIMIT))
+def limited(job: Job) -> None:
+    start(job)
+    note("enter", job=job.id, token=job.claims)
+    time.sleep(0.1)
+    note("leave", job=job.id, token=job.claims)
+
+
+@handler("torture_async", lane="async", max_attempts=4)
+async def asynchronous(job: Job) -> None:
+    start(job)
+    await asyncio.sleep(0.05)
+
+
+@handler("torture_thread", lane="threads", max_attempts=4, threads=5)
+def threaded(job: Job) -> None:
+    start(job)
+    with job.transaction() as connection:
+        connection.execute(LEDGER, {"job_id": job.id})
+
+
+TYPES = ("plain", "each", "ledger", "flaky", "slow", "limited", "async", "thread")
+IN_LEDGER = ("torture_ledger", "torture_thread")
