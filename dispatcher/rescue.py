@@ -184,7 +184,7 @@ class Rescuer:
         """With HOOKS_ON_DEAD, deaths are announced before they are written, as in a runner."""
         if not self.world.settings.hooks_on_dead:
             return judge
-        from mayfly.monitoring.on_dead import announcer, announcing  # most installations do without
+        from mayfly.monitoring.hooks import announcer, announcing  # most installations do without
 
         return announcing(judge, announcer(self.world.settings, self.world.database))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from mayfly.db.database import Database
 from mayfly.db.dialects import embedded_file
 from mayfly.errors import DatabaseUnopenable
-from mayfly.monitoring.on_dead import on_dead_handler
+from mayfly.monitoring.hooks import on_dead_handler
 from mayfly.registry import Registry, load_handlers
 from mayfly.schedules.command import command_handler
 from mayfly.settings import Settings

@@ -1,7 +1,7 @@
 """A time as people say it: how long it is, and when it was. Pure."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
@@ -18,6 +18,24 @@ def span(time: timedelta) -> str:
 
 def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def plural(number: int, noun: str) -> str:
+    """1 job, 2 jobs, 1,234 jobs."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar, if any is similar enough to be meant."""
+    from difflib import get_close_matches  # only where a name is wrong: every cycle imports this module
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """For the end of a sentence about an unknown name: "; did you mean 'send_email'?", or nothing."""
+    found = nearest(word, known)
+    return f"; did you mean {found!r}?" if found else ""
 
 
 GREEN, YELLOW, RED, DIM = "32", "33", "31", "2"

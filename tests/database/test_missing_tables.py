@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from mayfly.cli.checks import CheckResult, CheckStatus, check_app_tables
+from mayfly.cli.doctor import CheckResult, CheckStatus, app_table_results
 from mayfly.db.database import Database
 from mayfly.errors import TableMissing
 from mayfly.schema.migrations.apps import app_tables, migrate_app
@@ -24,7 +24,7 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
 
 
 def look(url: str) -> CheckResult:
-    [found] = check_app_tables(url, ["handlers"])
+    [found] = app_table_results(url, ["handlers"])
     return found
 
 
@@ -45,7 +45,7 @@ def test_doctor_looks_at_their_version(database_url: str) -> None:
     ahead = look(database_url)
 
     found = [missing, fine, behind, ahead]
-    assert [each.health for each in found] == [
+    assert [each.status for each in found] == [
         CheckStatus.WARNING,
         CheckStatus.OK,
         CheckStatus.PROBLEM,
