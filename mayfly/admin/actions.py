@@ -55,7 +55,7 @@ class BulkResult(NamedTuple):
 
 
 class Cancelled(NamedTuple):
-    """Jobs that ended at once, and running jobs that were told to end."""
+    """Jobs that ended at once, and running jobs that were asked to stop (`told`)."""
 
     ended: int = 0
     told: int = 0

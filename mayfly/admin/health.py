@@ -39,7 +39,7 @@ class Severity(IntEnum):
     """Where problems are shown: `mayfly status` from NOTICE on, overview and doctor WARNING, /health DEGRADED."""
 
     NOTICE = 1  # intended by an operator
-    WARNING = 2  # needs a look
+    WARNING = 2  # may need action
     DEGRADED = 3  # jobs are late, dead or not started
     DOWN = 4  # no job will run until this is fixed
 

@@ -240,9 +240,9 @@ def lanes_statement(lanes: int, statuses: tuple[str, ...]) -> str:
     for number in range(lanes):
         for status in statuses:
             where = f"lane = :lane_{number} AND status = '{status}'"
-            look = f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {MAX_STATUS_COUNTED + 1}"
+            query = f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {MAX_STATUS_COUNTED + 1}"
             index = STATUSES.index(status)
-            parts.append(f"SELECT {index}, COUNT(*) FROM ({look}) AS counted_{number}_{index}")
+            parts.append(f"SELECT {index}, COUNT(*) FROM ({query}) AS counted_{number}_{index}")
     return " UNION ALL ".join(parts)
 
 

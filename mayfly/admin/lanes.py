@@ -133,9 +133,9 @@ def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> 
 def count_statement(lanes: int, cap: int) -> str:
     """For each lane due (0), running (1) and dead (2) jobs, each counted to one beyond the cap."""
     return " UNION ALL ".join(
-        f"SELECT {number}, {what}, COUNT(*) FROM ({look}) AS counted_{number}_{part}"
+        f"SELECT {number}, {what}, COUNT(*) FROM ({query}) AS counted_{number}_{part}"
         for number in range(lanes)
-        for part, (what, look) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
+        for part, (what, query) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
     )
 
 
@@ -151,15 +151,15 @@ def _counts(lane: str, size: str) -> Iterator[tuple[int, str]]:
 @cache
 def time_statement(lanes: int) -> str:
     """For each lane and priority the first due job (0), and the first that is not due yet (1)."""
-    looks = []
+    queries = []
     for number in range(lanes):
         for priority in PRIORITIES:
             due = next_due("run_at", f":lane_{number}", str(priority), "1")
-            for what, look in enumerate((due, due.replace("<= :now", "> :now"))):
-                looks.append(
-                    f"SELECT {number}, {what}, MIN(run_at) FROM ({look}) AS first_{number}_{priority}_{what}"
+            for what, query in enumerate((due, due.replace("<= :now", "> :now"))):
+                queries.append(
+                    f"SELECT {number}, {what}, MIN(run_at) FROM ({query}) AS first_{number}_{priority}_{what}"
                 )
-    return " UNION ALL ".join(looks)
+    return " UNION ALL ".join(queries)
 
 
 MAX_WORKERS_SETTABLE = 1000

@@ -60,7 +60,7 @@ class CheckResult:
 
 
 class Installation:
-    """What checks look at."""
+    """The settings, handlers and database that checks read."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.loaded = loaded

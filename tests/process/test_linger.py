@@ -256,7 +256,7 @@ def test_interrupt_ends_the_dispatchers_of_this_host(embedded: Installation) -> 
     }
     assert (shown.returncode, set(shown.stdout.splitlines())) == (0, lines)
     assert hasty.returncode == 1
-    assert f"Dispatcher {first.pid} is still there after 0.1 s" in hasty.stdout
+    assert f"Dispatcher {first.pid} is still alive after 0.1 s" in hasty.stdout
     assert (patient.returncode, patient.stderr) == (0, "")
     for dispatcher in (first, second):
         assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)
