@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.ai.budget import BadMoney, Price, limits_of, read_prices, units_missing, units_of
-from handlers.ai.suggesting import suggest
+from handlers.ai.suggestion import suggest
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
 from tests.examples import in_full

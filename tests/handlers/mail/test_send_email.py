@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from handlers.effects import Effect
+from handlers.idempotency import Effect
 from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail

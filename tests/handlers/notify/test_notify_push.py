@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 from handlers.notify.webpush import content_of, encrypted, tag_of
-from handlers.outside.public import is_public
+from handlers.http.public_pool import is_public
 from mayfly import enqueue
 from mayfly.client import current_app
 from mayfly.settings import LaneSettings

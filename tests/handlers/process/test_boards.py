@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.handlers.community import LONG_AGO, Community
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.handlers.providers import provider
 from tests.process.installation import Installation
 

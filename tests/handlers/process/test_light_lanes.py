@@ -1,6 +1,6 @@
 """What a real runner has imported when its lane is empty: what its jobs needed, and nothing of other lanes."""
 
-from tests.handlers.dear import dear_modules, extras
+from tests.handlers.heavy_modules import dear_modules, extras
 from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert

@@ -7,7 +7,7 @@ from queue import Empty
 import pytest
 
 from tests.handlers.mail.servers import Post, Stop, post_office
-from tests.handlers.process.killing import ended, kill, runner_at
+from tests.handlers.process.random_kills import ended, kill, runner_at
 from tests.process.installation import Installation
 
 PEOPLE = 40

@@ -1,6 +1,6 @@
 """Notifications by real runners, of which one is killed while it tells."""
 
-from tests.handlers.process.killing import kill
+from tests.handlers.process.random_kills import kill
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert, select
 from tests.process.installation import RUN_SECONDS, Installation, wait_until

@@ -8,8 +8,8 @@ import pytest
 
 from tests.handlers.mail.servers import post_office
 from tests.handlers.outreach.audience import SETTINGS, Tables
-from tests.handlers.process.dying import LEFT, MOMENTS
-from tests.handlers.process.killing import ended, kill
+from tests.handlers.process.crash_points import LEFT, MOMENTS
+from tests.handlers.process.random_kills import ended, kill
 from tests.process.installation import Installation, wait_until
 
 PAYLOAD = '{"blast": "spring", "to": "everybody", "subject": "Hello {{ name }}", "text": "Dear {{ name }}"}'
@@ -36,7 +36,7 @@ def test_kills_at_any_moment_leave_nobody_out_and_write_to_nobody_twice(platform
         pool = f"smtp://127.0.0.1:{post.port}?from=ann@shop.example&tls=none&daily=100000"
         is_over = ended(platform)
         while not is_over():
-            platform.dispatch(HANDLERS="handlers,tests.handlers.process.dying", SMTP_ACCOUNTS=pool)
+            platform.dispatch(HANDLERS="handlers,tests.handlers.process.crash_points", SMTP_ACCOUNTS=pool)
 
     assert (platform.home / LEFT.name).read_text() == ""
     assert platform.job(blast).status == "done"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.handlers.prospects.tables import insert
 from tests.process.installation import Installation
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import inspect
 
-from handlers.search.finding import find
+from handlers.search.query import find
 from handlers.search.tables import NAME
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.looking import engine_of
 from tests.process.installation import Installation
 

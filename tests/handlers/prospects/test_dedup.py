@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import dedup
-from handlers.prospects.likeness import Entry, Neighbourhood, load_ratio
+from handlers.prospects.similarity import Entry, Neighbourhood, load_ratio
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
@@ -265,7 +265,7 @@ def test_without_the_library_there_is_a_sentence() -> None:
     """And only for who looks for likeness."""
     script = (
         "import sys; sys.modules['rapidfuzz.fuzz'] = None; sys.modules['rapidfuzz'] = None\n"
-        "from handlers.prospects.likeness import load_ratio\n"
+        "from handlers.prospects.similarity import load_ratio\n"
         "try: load_ratio()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )

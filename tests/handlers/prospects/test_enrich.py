@@ -189,7 +189,7 @@ def test_one_whose_quota_is_used_up_is_left_alone(platform: str, hunter: Provide
 @SQLITE
 def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
     """Used up means the next window, not a failure; what is known already needs none of it."""
-    from handlers.prospects.enriching import enrich as enrich_one
+    from handlers.prospects.enrich_prospect import enrich as enrich_one
 
     @handler("few", takes=limits_of(read_quota("1/day")))
     def few(job: Job) -> None:

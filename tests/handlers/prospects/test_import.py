@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.prospects import importing
+from handlers.prospects import import_prospects
 from mayfly import enqueue, json_text
 from mayfly.client import current_app
 from mayfly.errors import BadPayload

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, inspect
 from sqlalchemy.pool import NullPool
 
-from handlers.search import building, tables
-from handlers.search.finding import Hit, find
+from handlers.search import rebuild, tables
+from handlers.search.query import Hit, find
 from handlers.search.tables import NAME
-from handlers.search.words import snippet, words_of
+from handlers.search.tokenizer import snippet, words_of
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
 from mayfly.testing import drain, run_inline

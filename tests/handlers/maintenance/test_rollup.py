@@ -1,0 +1,170 @@
+"""Points are added up by minute, hour and day: each once, however late, however often, by however many."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from handlers.maintenance.rollup import Key, Point, Sum, add_up, count_step
+from handlers.maintenance.purge import STEP
+from mayfly import enqueue, utc_from_driver
+from mayfly.testing import drain
+from tests.examples import in_full
+from tests.handlers.rows import insert, opened, select
+
+DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
+FIGURES = "SELECT span, name, begins_at, points, total, lowest, highest FROM app_metric_rollups"
+
+
+def point(hours: float, value: float, name: str = "visits") -> dict[str, Any]:
+    return {"name": name, "measured_at": DAY + timedelta(hours=hours), "value": value}
+
+
+def rolled_up(**payload: float) -> Any:
+    enqueue("metric_rollup", payload)
+    return drain().runs[-1].result
+
+
+def figures(url: str) -> dict[tuple[str, str, float], Sequence[float]]:
+    """By span, name and hours since the day began."""
+    return {
+        (span, name, (utc_from_driver(at) - DAY) / timedelta(hours=1)): tuple(rest)
+        for span, name, at, *rest in select(url, FIGURES)
+    }
+
+
+def test_points_are_added_up_once(platform: str) -> None:
+    """Run again, the figures are the same."""
+    insert(platform, "app_metric_points", point(10, 2.5), point(10.01, 4), point(11.5, -1), point(11.5, 8, "mails"))
+
+    results = [rolled_up(), rolled_up()]
+
+    found = figures(platform)
+    assert results == [{"points": 4}, {"points": 0}]
+    assert {key: each for key, each in found.items() if key[0] != "minute"} == {
+        ("hour", "visits", 10): (2, 6.5, 2.5, 4.0),
+        ("hour", "visits", 11): (1, -1.0, -1.0, -1.0),
+        ("hour", "mails", 11): (1, 8.0, 8.0, 8.0),
+        ("day", "visits", 0): (3, 5.5, -1.0, 4.0),
+        ("day", "mails", 0): (1, 8.0, 8.0, 8.0),
+    }
+    assert [each for key, each in found.items() if key[0] == "minute" and key[1] == "mails"] == [(1, 8.0, 8.0, 8.0)]
+
+
+@pytest.mark.every_database
+def test_late_points_change_what_was_thought_complete(platform: str) -> None:
+    """Also when what they are added to has lost its points and its minutes by then. On every database."""
+    insert(platform, "app_metric_points", point(10, 2), point(10.5, 4))
+    rolled_up(point_days=1, minute_days=1)
+    emptied = select(platform, "SELECT COUNT(*) FROM app_metric_points")
+    insert(platform, "app_metric_points", point(10.25, 100))
+
+    rolled_up(point_days=1, minute_days=1)
+
+    assert emptied == [(0,)]
+    assert figures(platform) == {
+        ("hour", "visits", 10): (3, 106.0, 2.0, 100.0),
+        ("day", "visits", 0): (3, 106.0, 2.0, 100.0),
+    }
+
+
+def test_points_are_removed_when_they_were_counted(platform: str) -> None:
+    """By their age, and not before: one that is as old when it comes is in its hour and its day."""
+    insert(platform, "app_metric_points", point(-24 * 30, 1), point(10, 1))
+
+    rolled_up(point_days=7, minute_days=30)
+
+    assert select(platform, "SELECT counted, value FROM app_metric_points") == [(1, 1.0)]
+    assert figures(platform)["day", "visits", -24 * 30] == (1, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.every_database
+def test_minutes_are_removed_by_their_age(platform: str) -> None:
+    """Hours and days stay as they were."""
+    insert(platform, "app_metric_points", point(10, 2), point(10.5, 4), point(14, 1))
+    rolled_up(minute_days=30)
+    before = figures(platform)
+
+    rolled_up(minute_days=1)
+
+    assert len([key for key in before if key[0] == "minute"]) == 3
+    assert figures(platform) == {key: each for key, each in before.items() if key[0] != "minute"}
+
+
+@pytest.mark.every_database
+def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
+    """Two hosts, each with connections of its own, over the same points. On every database."""
+    total = 2 * STEP + 7
+    insert(platform, "app_metric_points", *(point(number % 48, number, f"n{number % 3}") for number in range(total)))
+    barrier = Barrier(2)
+
+    def host(_number: int) -> int:
+        with opened(platform) as database:
+            database.connect()
+            barrier.wait(60)
+            counted = 0
+            while step := database.run(lambda connection: count_step(connection, DAY)):
+                counted += step
+            return counted
+
+    with ThreadPoolExecutor(2) as hosts:
+        counted = list(hosts.map(host, range(2)))
+    rolled_up()  # what one had locked when the other looked for more
+
+    found = figures(platform)
+    for span in ("minute", "hour", "day"):
+        of_span = [each for key, each in found.items() if key[0] == span]
+        assert (sum(each[0] for each in of_span), sum(each[1] for each in of_span)) == (total, sum(range(total)))
+    assert sum(counted) == total
+
+
+@pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
+def test_many_points_are_counted_in_slices(platform: str) -> None:
+    """A thousand in a commit; a window that ends is continued by the next."""
+    insert(platform, "app_metric_points", *(point(1, 1) for _ in range(STEP + 1)))
+    enqueue("metric_rollup")
+
+    drained = drain(slice_after=1)
+
+    assert drained.outcomes["done"] == 1
+    assert drained.outcomes["sliced"] >= 2
+    assert drained.runs[-1].result == {"points": STEP + 1}
+    assert figures(platform)["day", "visits", 0] == (STEP + 1, STEP + 1.0, 1.0, 1.0)
+
+
+POINTS = st.builds(
+    Point,
+    st.sampled_from("ab"),
+    st.integers(0, 2 * 86_400_000).map(lambda milliseconds: DAY + timedelta(milliseconds=milliseconds)),
+    st.integers(-1000, 1000).map(float),
+)
+
+
+@in_full(50)
+@given(st.lists(POINTS, min_size=1))
+def test_each_span_has_all_points(points: list[Point]) -> None:
+    """In whatever order: what minutes, hours and days say is the same."""
+    sums = add_up(points, DAY)
+
+    for span in ("minute", "hour", "day"):
+        of_span = [each for key, each in sums.items() if key.span == span]
+        assert sum(each.points for each in of_span) == len(points)
+        assert sum(each.total for each in of_span) == sum(each.value for each in points)
+        assert min(each.lowest for each in of_span) == min(each.value for each in points)
+        assert max(each.highest for each in of_span) == max(each.value for each in points)
+    assert sums == add_up(reversed(points), DAY)
+
+
+def test_what_is_no_number_is_in_no_sum() -> None:
+    """One of them would make a whole day of them."""
+    points = [Point("a", DAY, value) for value in (1.0, float("nan"), float("inf"))]
+
+    assert add_up(points, DAY + timedelta(days=1)) == {
+        Key("hour", "a", DAY): Sum(1, 1.0, 1.0, 1.0),
+        Key("day", "a", DAY): Sum(1, 1.0, 1.0, 1.0),
+    }

@@ -1,0 +1,144 @@
+"""CSV files of odd kinds: what is read of them, where each record ends, and how they are recognised."""
+
+import io
+import random
+
+import pytest
+
+from handlers.prospects.csv_format import columns_of, delimiter_of, encoding_of, recognise
+from handlers.prospects.csv_records import MOST_RECORD, Form, Place, Record, Records
+from mayfly import Dead
+
+START = Place(0, 0)
+
+
+def read(content: bytes, form: Form, place: Place = START) -> list[Record]:
+    return list(Records(io.BytesIO(content), form, place))
+
+
+def form(encoding: str = "utf-8", newline: str = "\n", delimiter: str = ",") -> Form:
+    return Form(encoding, newline, delimiter)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "cp1252"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+def test_reading_goes_on_behind_any_record(encoding: str, newline: str) -> None:
+    """In every encoding, with every kind of line: from the end of each record the rest is read as it was before."""
+    # The bytes of a line's end stand between those of ਅ and Ā, too.
+    lines = ["a,b", 'é,"two', 'lines ""quoted"""', "", "äö,x" if encoding == "cp1252" else "ਅĀਅ,x", "last,one"]
+    content = newline.join(lines).encode(encoding)
+    asked = form(encoding, "\r" if newline == "\r" else "\n")
+    records = Records(io.BytesIO(content), asked, START)
+    whole, places = [], []
+    for record in records:
+        whole.append(record)
+        places.append(records.place)
+
+    assert [each.fields[0] for each in whole if each.fields] == ["a", "é", lines[4][:-2], "last"]
+    assert [each.line for each in whole] == [1, 2, 4, 5, 6]
+    for number, place in enumerate(places, 1):
+        assert read(content, asked, place) == whole[number:]
+
+
+def test_what_breaks_the_rules_costs_one_line() -> None:
+    """A quote that is never closed, one out of place, bytes of another encoding: the next line is read again."""
+    content = b'a,b\n1,"never closed\n2,fine\n3,"x"y\n4,fine\n5,\xff\xfe\n6,fine\n'
+
+    found = read(content, form())
+
+    assert [each.fields[0] for each in found if each.problem is None] == ["a", "2", "4", "6"]
+    assert next((each.line, each.fields) for each in found if each.problem) == (2, ['1,"never closed'])
+    assert [each.line for each in found if each.problem] == [2, 4, 6]
+    assert [each.problem for each in found][5] == "it is not written in utf-8"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+@pytest.mark.parametrize(
+    ("field", "lines"),
+    [("x" * 5_000_000, 1), (f'"{"x" * 5_000_000}"', 1), (f'"{("x" * 9_999 + chr(10)) * 500}"', 501)],
+    ids=["bare", "quoted", "of many lines"],
+)
+def test_a_field_of_5_mb_is_not_kept_in_memory(encoding: str, field: str, lines: int) -> None:
+    """It is a problem of its record, of each line if there are many; what follows is read."""
+    content = f"a,b\n1,{field}\n2,fine\n".encode(encoding)
+
+    found = read(content, form(encoding))
+
+    wrong = next(each for each in found if each.problem)
+    assert wrong.line == 2
+    assert wrong.problem == f"it has more than {MOST_RECORD:,} bytes, or a quote in it is never closed"
+    assert max(len(each) for each in wrong.fields) <= 1 << 16
+    assert (len(found), found[-1].fields) == (2 + lines, ["2", "fine"])
+
+
+def test_a_quote_that_is_never_closed_does_not_swallow_a_large_file() -> None:
+    """Of the rows behind it none is lost."""
+    content = b'a,b\n0,"open\n' + b"".join(b"%d,%s\n" % (number, b"x" * 80) for number in range(20_000))
+
+    found = read(content, form())
+
+    assert [each.line for each in found if each.problem] == [2]
+    assert [each.fields[0] for each in found[2:]] == [str(number) for number in range(20_000)]
+
+
+def test_lines_are_found_wherever_a_chunk_ends() -> None:
+    """In files of two bytes a character, lines of all lengths."""
+    chance = random.Random(7)
+    texts = ["ਅĀਅ" * chance.randrange(1, 10_000) for _ in range(60)]
+    content = "\n".join(texts).encode("utf-16-le")
+
+    assert [each.fields for each in read(content, form("utf-16-le"))] == [[each] for each in texts]
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding"),
+    [
+        (b"email\nx", "utf-8"),
+        ("email\né".encode("utf-8-sig"), "utf-8"),
+        ("email\né".encode(), "utf-8"),
+        ("email\né".encode()[:-1], "utf-8"),
+        ("email\né, ü".encode("cp1252"), "cp1252"),
+        ("email\né".encode("utf-16"), "utf-16-le"),
+        (b"\xfe\xff" + "email\né".encode("utf-16-be"), "utf-16-be"),
+        ("email\né".encode("utf-16-le"), "utf-16-le"),
+        ("email\né".encode("utf-16-be"), "utf-16-be"),
+        (b"", "utf-8"),
+        (b"a\0b,c\0d\n" * 9, "utf-8"),
+    ],
+)
+def test_encodings_are_found(content: bytes, encoding: str) -> None:
+    """By a mark, by zeros, or by what can be read; a few NULs are no UTF-16, and half a character no mistake."""
+    assert encoding_of(content) == encoding
+
+
+def test_utf_32_is_refused_with_a_sentence() -> None:
+    """Its mark begins as that of UTF-16 does."""
+    with pytest.raises(Dead, match="UTF-32, which is not read"):
+        recognise("email".encode("utf-32"), {}, None, None)
+
+
+@pytest.mark.parametrize(
+    ("header", "delimiter"),
+    [
+        ("email,name", ","),
+        ("email;name, first and last;company", ";"),
+        ("email\tname", "\t"),
+        ("email|name", "|"),
+        ('"a;b;c",email,company', ","),
+        ("email", ","),
+        ("x;y;z", ";"),
+        ("", ","),
+    ],
+)
+def test_delimiters_are_found(header: str, delimiter: str) -> None:
+    """By how many columns are known then; if none is, by how many there are."""
+    assert delimiter_of(f"{header}\n1,2;3\n", {}) == delimiter
+
+
+def test_headings_are_known_by_many_names() -> None:
+    """And by what the payload says of them, which comes first; None means that it is not to be read."""
+    headings = ["E-Mail", "FIRST_NAME", "Nachname", "Firma ", "Fax", "Notes"]
+
+    columns = columns_of(headings, {"fax": "phone", "notes": None})
+
+    assert columns == ["email", "first_name", "last_name", "company", "phone", None]

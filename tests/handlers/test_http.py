@@ -1,0 +1,238 @@
+"""Calls to the outside: what each answer, and each lack of one, means for the job."""
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from handlers.http import Outside, Unanswered
+from handlers.http.status import LONGEST_WAIT, wait_seconds
+from mayfly import Dead, Retry, Snooze
+from tests.handlers.providers import MIB, Provider, provider
+from tests.process.installation import CHECKOUT
+from tests.receivers import free_port
+
+NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def vendor() -> Iterator[Provider]:
+    with provider() as given:
+        yield given
+
+
+def test_what_is_asked_and_answered(vendor: Provider) -> None:
+    """JSON both ways, with the headers of the vendor and of the call, below the base URL."""
+    vendor.body = b'{"id": 7}'
+    outside = Outside(f"{vendor.url}/v1/", headers={"Authorization": "Bearer key"})
+
+    answer = outside.post("/things", {"name": "ä"}, headers={"Idempotency-Key": "k1"})
+
+    [heard] = vendor.heard
+    assert answer.json() == {"id": 7}
+    assert (heard.method, heard.path) == ("POST", "/v1/things")
+    assert heard.body == b'{"name":"\\u00e4"}'
+    assert (heard.headers["Authorization"], heard.headers["Idempotency-Key"]) == ("Bearer key", "k1")
+    assert heard.headers["Content-Type"] == "application/json"
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 422])
+def test_what_is_our_fault_is_final(vendor: Provider, status: int) -> None:
+    """With what was said; neither the path nor the query is shown, a key may be in them."""
+    vendor.status, vendor.body = status, b"no such\nthing"
+
+    with pytest.raises(Dead) as raised:
+        Outside(vendor.url).get("/hooks/s3cret?token=s3cret")
+
+    assert str(raised.value) == f"127.0.0.1 answered {status}: no such thing"
+
+
+def test_what_the_caller_has_words_for_is_an_answer(vendor: Provider) -> None:
+    """Vendors have their own ideas of some statuses."""
+    vendor.status, vendor.body = 403, b"slow down"
+
+    answer = Outside(vendor.url).get(expected=(403,))
+
+    assert (answer.status, answer.body) == (403, b"slow down")
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
+def test_what_may_pass_is_tried_again(vendor: Provider, status: int) -> None:
+    """After the usual time, where none was asked for."""
+    vendor.status = status
+
+    with pytest.raises(Retry, match=f"answered {status}") as raised:
+        Outside(vendor.url).get()
+
+    assert raised.value.after is None
+
+
+def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> None:
+    """And no attempt is spent for it."""
+    vendor.status, vendor.headers = 429, {"Retry-After": "90"}
+
+    with pytest.raises(Snooze) as raised:
+        Outside(vendor.url).get()
+
+    assert raised.value.after == 90
+
+
+def test_a_date_is_as_good_as_seconds(vendor: Provider) -> None:
+    """It is the vendor's clock against ours: a few seconds do not matter."""
+    at = datetime.now(UTC) + timedelta(minutes=5)
+    vendor.status, vendor.headers = 503, {"Retry-After": format_datetime(at, usegmt=True)}
+
+    with pytest.raises(Retry) as raised:
+        Outside(vendor.url).get()
+
+    assert raised.value.after == pytest.approx(300, abs=10)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("0", 1.0),
+        ("120", 120.0),
+        ("9" * 400, LONGEST_WAIT),
+        ("Mon, 04 May 2026 12:02:00 GMT", 120.0),
+        ("Mon, 04 May 2026 11:00:00 GMT", 1.0),
+        ("Mon, 04 May 2099 11:00:00 GMT", LONGEST_WAIT),
+        ("-5", None),
+        ("²", None),
+        ("soon", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_how_long_a_vendor_may_ask_for(header: str | None, seconds: float | None) -> None:
+    """From a second to a day; what is no time is no wish."""
+    assert wait_seconds(header, NOON) == seconds
+
+
+@pytest.mark.parametrize("manner", ["half", "garbage"])
+def test_an_answer_that_breaks_off_is_asked_for_again(vendor: Provider, manner: str) -> None:
+    """Half an answer is none, whatever its status was."""
+    vendor.manner = manner
+
+    with pytest.raises(Retry, match=r"127\.0\.0\.1 cannot be reached, or broke off: ProtocolError"):
+        Outside(vendor.url).get()
+
+
+def test_an_answer_that_is_no_json_is_asked_for_again(vendor: Provider) -> None:
+    """Proxies answer 200 with a page of excuses."""
+    vendor.body = b"<html>We are sorry</html>"
+
+    with pytest.raises(Retry, match="answered 200 with something that is no JSON"):
+        Outside(vendor.url).get().json()
+
+
+def test_nobody_waits_for_ever(vendor: Provider) -> None:
+    """Neither for the first byte nor for the last."""
+    vendor.manner = "silent"
+    with pytest.raises(Retry, match="ReadTimeoutError"):
+        Outside(vendor.url, answer_seconds=0.3).get()
+    vendor.manner = "drips"
+    with pytest.raises(Retry, match=r"took more than 1\.5 s to answer"):  # its first byte comes long before
+        Outside(vendor.url, answer_seconds=1.5).get()
+
+
+def test_nobody_there_is_tried_again() -> None:
+    """A vendor that is being deployed."""
+    with pytest.raises(Retry, match="cannot be reached"):
+        Outside(f"http://127.0.0.1:{free_port()}").get()
+
+
+@pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips"])
+def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Provider, manner: str) -> None:
+    """Both are tried again; but only of the first it is unknown whether it has done what it was asked for."""
+    vendor.manner = manner
+
+    with pytest.raises(Unanswered):
+        Outside(vendor.url, answer_seconds=0.3).post("/deeds", {})
+    with pytest.raises(Retry) as raised:
+        Outside(f"http://127.0.0.1:{free_port()}").post("/deeds", {})
+
+    assert type(raised.value) is Retry
+
+
+@pytest.mark.parametrize("status", [302, 404, 429, 503])
+def test_who_asks_for_a_status_is_given_it(vendor: Provider, status: int) -> None:
+    """As an answer like others; any other status means what it always does."""
+    vendor.status, vendor.body = status, b"said"
+    outside = Outside(vendor.url)
+
+    answer = outside.call("POST", "/x", b"", expected=(status,))
+
+    assert (answer.status, answer.body) == (status, b"said")
+    with pytest.raises((Dead, Retry)):
+        outside.call("POST", "/x", b"", expected=(200, 999))
+
+
+def test_what_was_answered_need_not_be_quoted(vendor: Provider) -> None:
+    """Some repeat the URL that they were asked by."""
+    vendor.status, vendor.body = 403, b"/hooks/s3cret is not yours"
+
+    with pytest.raises(Dead) as raised:
+        Outside(vendor.url, quotes=False).get("/hooks/s3cret")
+
+    assert str(raised.value) == "127.0.0.1 answered 403"
+
+
+def test_an_address_of_our_own_is_told_nothing(vendor: Provider) -> None:
+    """Where a URL came from somebody else than the operator."""
+    with pytest.raises(Dead, match=r"127\.0\.0\.1 is no address of the public internet"):
+        Outside(vendor.url, public_only=True).post("/x", {"secret": 1})
+
+    assert vendor.heard == []
+
+
+def test_a_huge_answer_is_not_read(vendor: Provider) -> None:
+    """Final, because it will not be smaller tomorrow; and the rest of the 50 MB is not even sent."""
+    vendor.manner = "huge"
+
+    with pytest.raises(Dead, match="more than 1,048,576 bytes"):
+        Outside(vendor.url).get()
+
+    assert vendor.sent < 20 * MIB
+
+
+def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_read(vendor: Provider) -> None:
+    """The limit counts what would be in memory."""
+    vendor.body, vendor.headers = gzip.compress(bytes(50 * MIB)), {"Content-Encoding": "gzip"}
+
+    with pytest.raises(Dead, match="more than 1,048,576 bytes"):
+        Outside(vendor.url).get()
+
+
+def test_redirects_are_not_followed(vendor: Provider) -> None:
+    """A key that was meant for one host is not carried to another."""
+    vendor.status, vendor.headers = 302, {"Location": f"{vendor.url}/elsewhere"}
+
+    with pytest.raises(Dead, match="answered 302"):
+        Outside(vendor.url, headers={"Authorization": "Bearer key"}).get("/here")
+
+    assert [each.path for each in vendor.heard] == ["/here"]
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://vendor.example", "vendor.example", "http://"])
+def test_a_base_url_must_be_one_of_http(url: str) -> None:
+    """It is a setting: said once, and not tried five times."""
+    with pytest.raises(Dead, match="must begin with http"):
+        Outside(url)
+
+
+def test_without_the_library_there_is_a_sentence() -> None:
+    """And only for who calls somebody: to import the client needs nothing."""
+    script = (
+        "import sys; sys.modules['urllib3'] = None\n"
+        "from handlers.http import Outside\n"
+        "try: Outside('http://vendor.example')\n"
+        "except Exception as error: print(type(error).__name__, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+
+    assert run.stdout == "Dead calls to the outside need urllib3: pip install 'mayfly-jobs[http]'\n"
