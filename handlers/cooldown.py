@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Column, String, Table, select
 
-from handlers.schema import LongText, UtcDateTime, metadata
+from handlers.schema import LongText, UtcTimestamp, metadata
 from handlers.upsert import upsert
 from mayfly import Job
 
@@ -14,7 +14,7 @@ cooldowns = Table(
     "app_cooldowns",
     metadata,
     Column("provider", String(190), primary_key=True),
-    Column("until_at", UtcDateTime, nullable=False),
+    Column("until_at", UtcTimestamp, nullable=False),
     Column("reason", LongText, nullable=False),
 )
 

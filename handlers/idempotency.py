@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Integer, String, Table, select, update
 
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Job, Retry
 
@@ -26,7 +26,7 @@ effects = Table(
     Column("claims", Integer, nullable=False),  # fencing token of the run that wrote it
     Column("provider", String(190)),
     Column("answer", LongText),
-    Column("changed_at", UtcDateTime, nullable=False),
+    Column("changed_at", UtcTimestamp, nullable=False),
 )
 
 

@@ -16,7 +16,7 @@ Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only rows wh
 LongText = Text().with_variant(MEDIUMTEXT(), *MYSQL)  # MySQL's TEXT ends at 64 KiB
 
 
-class UtcDateTime(TypeDecorator[datetime]):
+class UtcTimestamp(TypeDecorator[datetime]):
     """Aware UTC datetimes in Python, with microseconds in the database."""
 
     impl = DateTime(timezone=True).with_variant(DATETIME(fsp=6), *MYSQL)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Column, String, Table, select
 
-from handlers.schema import LongText, UtcDateTime, metadata
+from handlers.schema import LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Job
 
@@ -16,7 +16,7 @@ suppressions = Table(
     Column("address", String(190), primary_key=True),  # canonical
     Column("reason", String(16), nullable=False),
     Column("detail", LongText),
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Column, Connection, Integer, String, Table, insert, select, update
 
 from handlers.ai.budget import KEY, UNIT_MICROS, units_missing
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Job, Snooze
 
@@ -32,7 +32,7 @@ calls = Table(
     Column("output_tokens", Integer),
     Column("cost_micros", BigInteger),  # while open, the maximum
     Column("latency_ms", Integer),
-    Column("asked_at", UtcDateTime, nullable=False),
+    Column("asked_at", UtcTimestamp, nullable=False),
 )
 
 balances = Table(

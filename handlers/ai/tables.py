@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from handlers.boards.tables import boards, posts
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing, upsert
 from mayfly import Job
 
@@ -37,7 +37,7 @@ board_summaries = Table(
     Column("summary", LongText, nullable=False),
     Column("posts", Integer, nullable=False),
     Column("job_id", Id, nullable=False),
-    Column("written_at", UtcDateTime, nullable=False),
+    Column("written_at", UtcTimestamp, nullable=False),
 )
 
 suggestions = Table(  # one draft per job, so that a repeated job finds its draft
@@ -54,7 +54,7 @@ nudges = Table(  # one per board and day, written before the model is called
     Column("day", String(10), primary_key=True),  # in UTC, as 2026-05-04
     Column("state", String(16), nullable=False),  # asked, silent or posted
     Column("job_id", Id, nullable=False),
-    Column("changed_at", UtcDateTime, nullable=False),
+    Column("changed_at", UtcTimestamp, nullable=False),
 )
 
 # --- boards and posts -------------------------------------------------------------------------------------

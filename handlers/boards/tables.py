@@ -17,7 +17,7 @@ from sqlalchemy import (
     update,
 )
 
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from mayfly import Job
 
 people = Table(
@@ -26,7 +26,7 @@ people = Table(
     Column("id", Id, primary_key=True),
     Column("email", String(190), nullable=False),
     Column("name", String(190), nullable=False),
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
 )
 
 boards = Table(
@@ -35,9 +35,9 @@ boards = Table(
     Column("id", Id, primary_key=True),
     Column("title", String(190), nullable=False),
     Column("state", String(16), nullable=False),  # open, closed or archived
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("closed_at", UtcDateTime),
-    Column("archived_at", UtcDateTime),
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("closed_at", UtcTimestamp),
+    Column("archived_at", UtcTimestamp),
     Column("archive", String(190)),  # name of the zip file
 )
 
@@ -46,7 +46,7 @@ members = Table(
     metadata,
     Column("board_id", Id, primary_key=True, autoincrement=False),
     Column("person_id", Id, primary_key=True, autoincrement=False),
-    Column("joined_at", UtcDateTime, nullable=False),
+    Column("joined_at", UtcTimestamp, nullable=False),
 )
 
 channels = Table(
@@ -66,12 +66,12 @@ posts = Table(
     Column("author_id", Id),  # NULL: the co-facilitator
     Column("body", LongText, nullable=False),
     Column("state", String(16), nullable=False),  # draft, scheduled, published or withdrawn
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
     Column("channel_id", Id),  # where it is published besides its board
-    Column("publish_at", UtcDateTime),
-    Column("published_at", UtcDateTime),
+    Column("publish_at", UtcTimestamp),
+    Column("published_at", UtcTimestamp),
     Column("remote_id", String(190)),  # id in the channel
-    Column("queued_at", UtcDateTime),  # when publish_due_posts enqueued it
+    Column("queued_at", UtcTimestamp),  # when publish_due_posts enqueued it
 )
 
 # --- posts ------------------------------------------------------------------------------------------------

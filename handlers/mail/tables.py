@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from handlers.boards.tables import boards, members, people, posts
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 
 templates = Table(
     "app_templates",
@@ -29,14 +29,14 @@ templates = Table(
     Column("subject", String(500), nullable=False),
     Column("text_body", LongText),
     Column("html_body", LongText),
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
 )
 
 digests = Table(
     "app_digests",
     metadata,
     Column("person_id", Id, primary_key=True, autoincrement=False),
-    Column("until_at", UtcDateTime, nullable=False),  # later posts are in the next digest
+    Column("until_at", UtcTimestamp, nullable=False),  # later posts are in the next digest
     Column("number", Integer, nullable=False),
 )
 
@@ -59,7 +59,7 @@ invoices = Table(
     Column("vat", Id, nullable=False),
     Column("total", Id, nullable=False),
     Column("content", LongText, nullable=False),  # JSON: everything that is printed, as it was when issued
-    Column("issued_at", UtcDateTime, nullable=False),
+    Column("issued_at", UtcTimestamp, nullable=False),
 )
 
 # --- digests ----------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def people_with_news(after: int, last: int, until_at: datetime) -> Select[Any]:
 
 def add_missing_marks(after: int, last: int, until_at: datetime) -> Insert:
     has_mark = select(digests.c.person_id).where(digests.c.person_id == people.c.id).exists()
-    missing = select(people.c.id, literal(until_at, UtcDateTime()), literal(0)).where(
+    missing = select(people.c.id, literal(until_at, UtcTimestamp()), literal(0)).where(
         people.c.id > after, people.c.id <= last, ~has_mark
     )
     return insert(digests).from_select(["person_id", "until_at", "number"], missing)

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Column, Connection, String, Table, delete, select
 
-from handlers.schema import Id, UtcDateTime, metadata
+from handlers.schema import Id, UtcTimestamp, metadata
 from mayfly import Job
 
 subscriptions = Table(
@@ -18,7 +18,7 @@ subscriptions = Table(
     Column("p256dh", String(190)),  # public key of the browser, base64url
     Column("auth", String(190)),  # secret shared with the browser, base64url
     Column("token", String(190)),  # for ntfy
-    Column("created_at", UtcDateTime, nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
 )
 
 

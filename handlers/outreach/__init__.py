@@ -25,7 +25,7 @@ def close_blast(job: Job, ended: BlastCallback) -> dict[str, int]:
 
 
 @handler("unsubscribe", lane=LANE, requires=("UNSUBSCRIBE_SECRET",))
-def unsubscribe(job: Job, wanted: Unsubscribe) -> dict[str, str]:
+def unsubscribe_recipient(job: Job, wanted: Unsubscribe) -> dict[str, str]:
     from handlers.outreach.unsubscribe import unsubscribe_address
 
     return {"address": unsubscribe_address(job, wanted.token)}

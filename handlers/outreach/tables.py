@@ -8,7 +8,7 @@ from sqlalchemy import Column, Connection, Integer, String, Table, func, select,
 from handlers.mail.tables import templates
 from handlers.mail.templates import find_template
 from handlers.outreach.payloads import Outreach
-from handlers.schema import Id, UtcDateTime, metadata
+from handlers.schema import Id, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 from mayfly import Dead, Job
 
@@ -21,8 +21,8 @@ blasts = Table(
     Column("blast", String(60), nullable=False),
     Column("state", String(16), nullable=False),  # sending or sent
     *(Column(name, Integer, nullable=False) for name in FIGURES),
-    Column("started_at", UtcDateTime, nullable=False),
-    Column("finished_at", UtcDateTime),
+    Column("started_at", UtcTimestamp, nullable=False),
+    Column("finished_at", UtcTimestamp),
 )
 
 blast_mails = Table(

@@ -11,7 +11,7 @@ QUOTA = read_quota(setting("HUNTER_QUOTA", "50/month"))
 
 @handler("import_prospects", lane="import_prospects", requires=("IMPORT_FILES",))
 def import_prospects(job: Job, wanted: ImportProspects) -> dict[str, object]:
-    from handlers.prospects.import_prospects import import_file
+    from handlers.prospects.csv_import import import_file
 
     return import_file(job, wanted)
 
@@ -32,6 +32,6 @@ def undo_merge(job: Job, wanted: UndoMerge) -> dict[str, int]:
 
 @handler("enrich_prospect", lane="enrich", timeout=45, requires=("HUNTER_API_KEY",), takes=limits_of(QUOTA))
 def enrich_prospect(job: Job, wanted: EnrichProspect) -> dict[str, object]:
-    from handlers.prospects.enrich_prospect import enrich
+    from handlers.prospects.enrichment import enrich
 
     return enrich(job, wanted.prospect)

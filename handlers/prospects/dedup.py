@@ -77,7 +77,7 @@ class _DedupRun:
         page = connection.execute(query).mappings().all()
         stale = []
         for row in page:
-            keys = keys_of(row)
+            keys = keys_of(dict(row))
             if keys != {name: row[name] for name in KEYS}:
                 stale.append({"row_id": row["id"], **keys})
         if stale:

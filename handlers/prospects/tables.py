@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Float, Integer, String, Table, bindparam, select, update
 
 from handlers.prospects.match_keys import keys_of
-from handlers.schema import Id, LongText, UtcDateTime, metadata
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
 from handlers.upsert import insert_missing
 
 MAX_LENGTHS = {
@@ -31,9 +31,9 @@ prospects = Table(
     Column("merged_into", Id),  # the prospect that replaces this one
     Column("import_id", Id),  # the job; NULL: not imported
     Column("line", Id),  # of the imported file
-    Column("created_at", UtcDateTime, nullable=False),
-    Column("updated_at", UtcDateTime, nullable=False),
-    Column("enriched_at", UtcDateTime),
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("updated_at", UtcTimestamp, nullable=False),
+    Column("enriched_at", UtcTimestamp),
 )
 
 merges = Table(
@@ -46,8 +46,8 @@ merges = Table(
     Column("score", Float, nullable=False),  # 100: equal
     Column("changes", LongText, nullable=False),  # JSON: each field of the winner before and after
     Column("job_id", Id, nullable=False),
-    Column("merged_at", UtcDateTime, nullable=False),
-    Column("undone_at", UtcDateTime),
+    Column("merged_at", UtcTimestamp, nullable=False),
+    Column("undone_at", UtcTimestamp),
     Column("undone_by", Id),  # the job
 )
 
@@ -58,7 +58,7 @@ cached_answers = Table(
     Column("question_key", String(64), primary_key=True),  # SHA-256 of the question
     Column("question", LongText, nullable=False),
     Column("answer", LongText, nullable=False),  # JSON: the part that is used
-    Column("answered_at", UtcDateTime, nullable=False),
+    Column("answered_at", UtcTimestamp, nullable=False),
 )
 
 Prospect = dict[str, Any]

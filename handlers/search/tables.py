@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Column, Connection, Select, String, Table, de
 from sqlalchemy import column as light_column
 from sqlalchemy import table as light_table
 
-from handlers.schema import Id, UtcDateTime, metadata
+from handlers.schema import Id, UtcTimestamp, metadata
 from handlers.upsert import insert_missing, upsert
 from mayfly import Job
 
@@ -31,7 +31,7 @@ search_pointer = Table(
     Column("pointer", String(16), primary_key=True),
     Column("name", String(64), nullable=False),  # the table that is searched
     Column("entries", BigInteger, nullable=False),
-    Column("swapped_at", UtcDateTime, nullable=False),
+    Column("swapped_at", UtcTimestamp, nullable=False),
 )
 
 jobs = light_table("mayfly_jobs", light_column("id"), light_column("status"))

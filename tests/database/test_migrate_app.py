@@ -12,11 +12,11 @@ from mayfly.schema.migrations.apps import AppTables, app_migration_sql, app_tabl
 
 NEWEST = "0007"
 OURS = {
-    "app_effects", "app_rests", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
-    "app_suppressions", "app_letters", "app_addressees", "app_blasts", "app_blast_mails", "app_subscriptions",
-    "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health", "app_llm_traces",
-    "app_llm_purse", "app_board_summaries", "app_suggestions", "app_nudges", "app_search_tables",
-    "app_search_pointer", "app_prospects", "app_merges", "app_answers", "app_digests", "app_invoice_years",
+    "app_idempotency", "app_cooldowns", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
+    "app_suppressions", "app_templates", "app_recipients", "app_blasts", "app_blast_mails", "app_subscriptions",
+    "app_sessions", "app_log_rows", "app_metric_points", "app_metric_rollups", "app_health", "app_llm_calls",
+    "app_llm_balance", "app_board_summaries", "app_suggestions", "app_nudges", "app_search_tables",
+    "app_search_pointer", "app_prospects", "app_merges", "app_cached_answers", "app_digests", "app_invoice_years",
     "app_invoices", "app_handlers_version",
 }  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_the_statements_can_be_printed(
     """For somebody who may not let programs change tables."""
     app_migration_sql(database_url, platform)
 
-    assert "CREATE TABLE IF NOT EXISTS app_effects" in capsys.readouterr().out
+    assert "CREATE TABLE IF NOT EXISTS app_idempotency" in capsys.readouterr().out
     assert tables_of(database_url) == set()
 
 

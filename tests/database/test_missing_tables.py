@@ -15,11 +15,11 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
     database = Database(database_url)
 
     with pytest.raises(TableMissing) as raised:
-        database.run(lambda connection: connection.execute("SELECT * FROM app_letters"))
+        database.run(lambda connection: connection.execute("SELECT * FROM app_templates"))
 
     database.close()
     assert str(raised.value) == (
-        "There is no table app_letters. If handlers bring it along, run `mayfly migrate --app` once."
+        "There is no table app_templates. If handlers bring it along, run `mayfly migrate --app` once."
     )
 
 

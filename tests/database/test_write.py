@@ -77,7 +77,7 @@ def test_a_job_can_be_part_of_a_write(database: Database) -> None:
 @pytest.mark.parametrize("engine_name", ["mariadb", "postgres"], indirect=True)
 def test_a_write_is_repeated_after_a_conflict() -> None:
     """The whole function is called again, and nothing of the first call is stored. (SQLite has one writer.)"""
-    calls = []
+    calls: list[int] = []
 
     @handler("write", max_attempts=1)
     def write(job: Job) -> None:
@@ -127,7 +127,9 @@ def test_a_failing_statement_is_explained() -> None:
 
     @handler("write", max_attempts=1)
     def write(job: Job) -> None:
-        job.write(lambda connection: connection.execute(text("UPDATE no_such_table SET secret = :value"), {"value": "k3y"}))
+        job.write(
+            lambda connection: connection.execute(text("UPDATE no_such_table SET secret = :value"), {"value": "k3y"})
+        )
 
     enqueue("write")
     [run] = drain(raises=False).runs

@@ -9,8 +9,8 @@ from email.utils import format_datetime
 
 import pytest
 
-from handlers.http import Outside, Unanswered
-from handlers.http.status import LONGEST_WAIT, wait_seconds
+from handlers.http import HttpClient, ResponseUnknown
+from handlers.http.status import MAX_WAIT_SECONDS, wait_seconds
 from mayfly import Dead, Retry, Snooze
 from tests.handlers.providers import MIB, Provider, provider
 from tests.process.installation import CHECKOUT
@@ -28,7 +28,7 @@ def vendor() -> Iterator[Provider]:
 def test_what_is_asked_and_answered(vendor: Provider) -> None:
     """JSON both ways, with the headers of the vendor and of the call, below the base URL."""
     vendor.body = b'{"id": 7}'
-    outside = Outside(f"{vendor.url}/v1/", headers={"Authorization": "Bearer key"})
+    outside = HttpClient(f"{vendor.url}/v1/", headers={"Authorization": "Bearer key"})
 
     answer = outside.post("/things", {"name": "ä"}, headers={"Idempotency-Key": "k1"})
 
@@ -46,7 +46,7 @@ def test_what_is_our_fault_is_final(vendor: Provider, status: int) -> None:
     vendor.status, vendor.body = status, b"no such\nthing"
 
     with pytest.raises(Dead) as raised:
-        Outside(vendor.url).get("/hooks/s3cret?token=s3cret")
+        HttpClient(vendor.url).get("/hooks/s3cret?token=s3cret")
 
     assert str(raised.value) == f"127.0.0.1 answered {status}: no such thing"
 
@@ -55,7 +55,7 @@ def test_what_the_caller_has_words_for_is_an_answer(vendor: Provider) -> None:
     """Vendors have their own ideas of some statuses."""
     vendor.status, vendor.body = 403, b"slow down"
 
-    answer = Outside(vendor.url).get(expected=(403,))
+    answer = HttpClient(vendor.url).get(expected=(403,))
 
     assert (answer.status, answer.body) == (403, b"slow down")
 
@@ -66,7 +66,7 @@ def test_what_may_pass_is_tried_again(vendor: Provider, status: int) -> None:
     vendor.status = status
 
     with pytest.raises(Retry, match=f"answered {status}") as raised:
-        Outside(vendor.url).get()
+        HttpClient(vendor.url).get()
 
     assert raised.value.after is None
 
@@ -76,7 +76,7 @@ def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> Non
     vendor.status, vendor.headers = 429, {"Retry-After": "90"}
 
     with pytest.raises(Snooze) as raised:
-        Outside(vendor.url).get()
+        HttpClient(vendor.url).get()
 
     assert raised.value.after == 90
 
@@ -87,7 +87,7 @@ def test_a_date_is_as_good_as_seconds(vendor: Provider) -> None:
     vendor.status, vendor.headers = 503, {"Retry-After": format_datetime(at, usegmt=True)}
 
     with pytest.raises(Retry) as raised:
-        Outside(vendor.url).get()
+        HttpClient(vendor.url).get()
 
     assert raised.value.after == pytest.approx(300, abs=10)
 
@@ -97,10 +97,10 @@ def test_a_date_is_as_good_as_seconds(vendor: Provider) -> None:
     [
         ("0", 1.0),
         ("120", 120.0),
-        ("9" * 400, LONGEST_WAIT),
+        ("9" * 400, MAX_WAIT_SECONDS),
         ("Mon, 04 May 2026 12:02:00 GMT", 120.0),
         ("Mon, 04 May 2026 11:00:00 GMT", 1.0),
-        ("Mon, 04 May 2099 11:00:00 GMT", LONGEST_WAIT),
+        ("Mon, 04 May 2099 11:00:00 GMT", MAX_WAIT_SECONDS),
         ("-5", None),
         ("²", None),
         ("soon", None),
@@ -118,32 +118,32 @@ def test_an_answer_that_breaks_off_is_asked_for_again(vendor: Provider, manner: 
     """Half an answer is none, whatever its status was."""
     vendor.manner = manner
 
-    with pytest.raises(Retry, match=r"127\.0\.0\.1 cannot be reached, or broke off: ProtocolError"):
-        Outside(vendor.url).get()
+    with pytest.raises(Retry, match=r"127\.0\.0\.1 cannot be reached, or broke the connection: ProtocolError"):
+        HttpClient(vendor.url).get()
 
 
 def test_an_answer_that_is_no_json_is_asked_for_again(vendor: Provider) -> None:
     """Proxies answer 200 with a page of excuses."""
     vendor.body = b"<html>We are sorry</html>"
 
-    with pytest.raises(Retry, match="answered 200 with something that is no JSON"):
-        Outside(vendor.url).get().json()
+    with pytest.raises(Retry, match="answered 200 with a body that is not JSON"):
+        HttpClient(vendor.url).get().json()
 
 
 def test_nobody_waits_for_ever(vendor: Provider) -> None:
     """Neither for the first byte nor for the last."""
     vendor.manner = "silent"
     with pytest.raises(Retry, match="ReadTimeoutError"):
-        Outside(vendor.url, answer_seconds=0.3).get()
+        HttpClient(vendor.url, answer_seconds=0.3).get()
     vendor.manner = "drips"
     with pytest.raises(Retry, match=r"took more than 1\.5 s to answer"):  # its first byte comes long before
-        Outside(vendor.url, answer_seconds=1.5).get()
+        HttpClient(vendor.url, answer_seconds=1.5).get()
 
 
 def test_nobody_there_is_tried_again() -> None:
     """A vendor that is being deployed."""
     with pytest.raises(Retry, match="cannot be reached"):
-        Outside(f"http://127.0.0.1:{free_port()}").get()
+        HttpClient(f"http://127.0.0.1:{free_port()}").get()
 
 
 @pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips"])
@@ -151,10 +151,10 @@ def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Pro
     """Both are tried again; but only of the first it is unknown whether it has done what it was asked for."""
     vendor.manner = manner
 
-    with pytest.raises(Unanswered):
-        Outside(vendor.url, answer_seconds=0.3).post("/deeds", {})
+    with pytest.raises(ResponseUnknown):
+        HttpClient(vendor.url, answer_seconds=0.3).post("/deeds", {})
     with pytest.raises(Retry) as raised:
-        Outside(f"http://127.0.0.1:{free_port()}").post("/deeds", {})
+        HttpClient(f"http://127.0.0.1:{free_port()}").post("/deeds", {})
 
     assert type(raised.value) is Retry
 
@@ -163,7 +163,7 @@ def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Pro
 def test_who_asks_for_a_status_is_given_it(vendor: Provider, status: int) -> None:
     """As an answer like others; any other status means what it always does."""
     vendor.status, vendor.body = status, b"said"
-    outside = Outside(vendor.url)
+    outside = HttpClient(vendor.url)
 
     answer = outside.call("POST", "/x", b"", expected=(status,))
 
@@ -177,15 +177,15 @@ def test_what_was_answered_need_not_be_quoted(vendor: Provider) -> None:
     vendor.status, vendor.body = 403, b"/hooks/s3cret is not yours"
 
     with pytest.raises(Dead) as raised:
-        Outside(vendor.url, quotes=False).get("/hooks/s3cret")
+        HttpClient(vendor.url, quotes=False).get("/hooks/s3cret")
 
     assert str(raised.value) == "127.0.0.1 answered 403"
 
 
 def test_an_address_of_our_own_is_told_nothing(vendor: Provider) -> None:
     """Where a URL came from somebody else than the operator."""
-    with pytest.raises(Dead, match=r"127\.0\.0\.1 is no address of the public internet"):
-        Outside(vendor.url, public_only=True).post("/x", {"secret": 1})
+    with pytest.raises(Dead, match=r"127\.0\.0\.1 is not a public address"):
+        HttpClient(vendor.url, public_only=True).post("/x", {"secret": 1})
 
     assert vendor.heard == []
 
@@ -195,7 +195,7 @@ def test_a_huge_answer_is_not_read(vendor: Provider) -> None:
     vendor.manner = "huge"
 
     with pytest.raises(Dead, match="more than 1,048,576 bytes"):
-        Outside(vendor.url).get()
+        HttpClient(vendor.url).get()
 
     assert vendor.sent < 20 * MIB
 
@@ -205,7 +205,7 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_read(vendor: Provider)
     vendor.body, vendor.headers = gzip.compress(bytes(50 * MIB)), {"Content-Encoding": "gzip"}
 
     with pytest.raises(Dead, match="more than 1,048,576 bytes"):
-        Outside(vendor.url).get()
+        HttpClient(vendor.url).get()
 
 
 def test_redirects_are_not_followed(vendor: Provider) -> None:
@@ -213,7 +213,7 @@ def test_redirects_are_not_followed(vendor: Provider) -> None:
     vendor.status, vendor.headers = 302, {"Location": f"{vendor.url}/elsewhere"}
 
     with pytest.raises(Dead, match="answered 302"):
-        Outside(vendor.url, headers={"Authorization": "Bearer key"}).get("/here")
+        HttpClient(vendor.url, headers={"Authorization": "Bearer key"}).get("/here")
 
     assert [each.path for each in vendor.heard] == ["/here"]
 
@@ -222,17 +222,17 @@ def test_redirects_are_not_followed(vendor: Provider) -> None:
 def test_a_base_url_must_be_one_of_http(url: str) -> None:
     """It is a setting: said once, and not tried five times."""
     with pytest.raises(Dead, match="must begin with http"):
-        Outside(url)
+        HttpClient(url)
 
 
 def test_without_the_library_there_is_a_sentence() -> None:
     """And only for who calls somebody: to import the client needs nothing."""
     script = (
         "import sys; sys.modules['urllib3'] = None\n"
-        "from handlers.http import Outside\n"
-        "try: Outside('http://vendor.example')\n"
+        "from handlers.http import HttpClient\n"
+        "try: HttpClient('http://vendor.example')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     run = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=True)
 
-    assert run.stdout == "Dead calls to the outside need urllib3: pip install 'mayfly-jobs[http]'\n"
+    assert run.stdout == "Dead HTTP calls need urllib3: pip install 'mayfly-jobs[http]'\n"

@@ -67,7 +67,7 @@ def test_to_know_all_handlers_needs_no_extra() -> None:
         ("http_ece", "web push needs http_ece: pip install 'mayfly-jobs[push]'"),
         ("py_vapid", "web push needs py_vapid: pip install 'mayfly-jobs[push]'"),
         ("cryptography", "web push needs cryptography: pip install 'mayfly-jobs[push]'"),
-        ("urllib3", "calls to the outside need urllib3: pip install 'mayfly-jobs[http]'"),
+        ("urllib3", "HTTP calls need urllib3: pip install 'mayfly-jobs[http]'"),
     ],
 )
 def test_what_is_missing_breaks_its_area_alone(

@@ -6,7 +6,7 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from handlers.mail.bounces import ADDRESS_IS_WRONG, UNKNOWN_RECIPIENT
+from handlers.mail.bounces import BAD_ADDRESS_CODES, UNKNOWN_RECIPIENT_CODES
 from handlers.mail.payloads import Mail
 from handlers.outreach.payloads import Outreach
 from tests.process.installation import CHECKOUT
@@ -37,8 +37,8 @@ def test_the_page_says_what_is_a_bounce() -> None:
     """In the order of the code."""
     told = page("outreach").split("is put there as `bounced`")[1]
 
-    assert re.findall(r"5\.\d\.\d+", told)[: len(ADDRESS_IS_WRONG)] == list(ADDRESS_IS_WRONG)
-    assert re.findall(r"\b55\d\b", told)[:3] == list(UNKNOWN_RECIPIENT)
+    assert re.findall(r"5\.\d\.\d+", told)[: len(BAD_ADDRESS_CODES)] == list(BAD_ADDRESS_CODES)
+    assert re.findall(r"\b55\d\b", told)[:3] == list(UNKNOWN_RECIPIENT_CODES)
 
 
 def page(name: str) -> str:

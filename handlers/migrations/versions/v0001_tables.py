@@ -13,7 +13,7 @@ from sqlalchemy import (
 )
 
 from handlers.migrations.ddl import create_index, create_table
-from handlers.schema import Id, LongText, UtcDateTime
+from handlers.schema import Id, LongText, UtcTimestamp
 
 revision = "0001"
 down_revision = None
@@ -44,14 +44,14 @@ def create_shared_tables() -> None:
         Column("claims", Integer, nullable=False),
         Column("provider", String(190)),
         Column("answer", LongText),
-        Column("changed_at", UtcDateTime, nullable=False),
+        Column("changed_at", UtcTimestamp, nullable=False),
         CheckConstraint("state IN ('open', 'handed over', 'done')", name="app_idempotency_state"),
     )
     create_index("app_idempotency_doubts", "app_idempotency", "state", "changed_at")
     create_table(
         "app_cooldowns",
         Column("provider", String(190), primary_key=True),
-        Column("until_at", UtcDateTime, nullable=False),
+        Column("until_at", UtcTimestamp, nullable=False),
         Column("reason", LongText, nullable=False),
     )
     create_table(
@@ -59,7 +59,7 @@ def create_shared_tables() -> None:
         Column("address", String(190), primary_key=True),
         Column("reason", String(16), nullable=False),
         Column("detail", LongText),
-        Column("created_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
         CheckConstraint(
             "reason IN ('bounced', 'unsubscribed', 'complained', 'by hand')", name="app_suppressions_reason"
         ),
@@ -74,7 +74,7 @@ def create_boards() -> None:
         Column("id", Id, primary_key=True, autoincrement=True),
         Column("email", String(190), nullable=False),
         Column("name", String(190), nullable=False),
-        Column("created_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
     )
     create_index("app_people_email", "app_people", "email", unique=True)
     create_table(
@@ -82,9 +82,9 @@ def create_boards() -> None:
         Column("id", Id, primary_key=True, autoincrement=True),
         Column("title", String(190), nullable=False),
         Column("state", String(16), nullable=False),
-        Column("created_at", UtcDateTime, nullable=False),
-        Column("closed_at", UtcDateTime),
-        Column("archived_at", UtcDateTime),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("closed_at", UtcTimestamp),
+        Column("archived_at", UtcTimestamp),
         Column("archive", String(190)),
         CheckConstraint("state IN ('open', 'closed', 'archived')", name="app_boards_state"),
     )
@@ -92,7 +92,7 @@ def create_boards() -> None:
         "app_members",
         Column("board_id", Id, primary_key=True, autoincrement=False),
         Column("person_id", Id, primary_key=True, autoincrement=False),
-        Column("joined_at", UtcDateTime, nullable=False),
+        Column("joined_at", UtcTimestamp, nullable=False),
     )
     create_index("app_members_person", "app_members", "person_id")
     create_posts()
@@ -114,12 +114,12 @@ def create_posts() -> None:
         Column("author_id", Id),
         Column("body", LongText, nullable=False),
         Column("state", String(16), nullable=False),
-        Column("created_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
         Column("channel_id", Id),
-        Column("publish_at", UtcDateTime),
-        Column("published_at", UtcDateTime),
+        Column("publish_at", UtcTimestamp),
+        Column("published_at", UtcTimestamp),
         Column("remote_id", String(190)),
-        Column("queued_at", UtcDateTime),
+        Column("queued_at", UtcTimestamp),
         CheckConstraint("state IN ('draft', 'scheduled', 'published', 'withdrawn')", name="app_posts_state"),
     )
     create_index("app_posts_board", "app_posts", "board_id", "published_at")
@@ -134,12 +134,12 @@ def create_mail() -> None:
         Column("subject", String(500), nullable=False),
         Column("text_body", LongText),
         Column("html_body", LongText),
-        Column("created_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
     )
     create_table(
         "app_digests",
         Column("person_id", Id, primary_key=True, autoincrement=False),
-        Column("until_at", UtcDateTime, nullable=False),
+        Column("until_at", UtcTimestamp, nullable=False),
         Column("number", Integer, nullable=False),
     )
     create_table(
@@ -158,7 +158,7 @@ def create_mail() -> None:
         Column("vat", Id, nullable=False),
         Column("total", Id, nullable=False),
         Column("content", LongText, nullable=False),
-        Column("issued_at", UtcDateTime, nullable=False),
+        Column("issued_at", UtcTimestamp, nullable=False),
     )
     create_index("app_invoices_reference", "app_invoices", "reference", unique=True)
     create_index("app_invoices_number", "app_invoices", "year", "number", unique=True)
@@ -180,8 +180,8 @@ def create_outreach() -> None:
         Column("blast", String(60), nullable=False),
         Column("state", String(16), nullable=False),
         *(Column(name, Integer, nullable=False) for name in figures),
-        Column("started_at", UtcDateTime, nullable=False),
-        Column("finished_at", UtcDateTime),
+        Column("started_at", UtcTimestamp, nullable=False),
+        Column("finished_at", UtcTimestamp),
         CheckConstraint("state IN ('sending', 'sent')", name="app_blasts_state"),
     )
     create_index("app_blasts_blast", "app_blasts", "blast")
@@ -205,7 +205,7 @@ def create_notify() -> None:
         Column("p256dh", String(190)),
         Column("auth", String(190)),
         Column("token", String(190)),
-        Column("created_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
         CheckConstraint("kind IN ('webpush', 'webhook', 'ntfy')", name="app_subscriptions_kind"),
     )
     create_index("app_subscriptions_person", "app_subscriptions", "person_id", "url", unique=True)
@@ -217,15 +217,15 @@ def create_maintenance() -> None:
         Column("id", Id, primary_key=True, autoincrement=True),
         Column("person_id", Id, nullable=False),
         Column("token_hash", String(64), nullable=False),
-        Column("created_at", UtcDateTime, nullable=False),
-        Column("seen_at", UtcDateTime, nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("seen_at", UtcTimestamp, nullable=False),
     )
     create_index("app_sessions_token", "app_sessions", "token_hash", unique=True)
     create_index("app_sessions_seen", "app_sessions", "seen_at")
     create_table(
         "app_log_rows",
         Column("id", Id, primary_key=True, autoincrement=True),
-        Column("logged_at", UtcDateTime, nullable=False),
+        Column("logged_at", UtcTimestamp, nullable=False),
         Column("level", String(16), nullable=False),
         Column("message", LongText, nullable=False),
     )
@@ -233,7 +233,7 @@ def create_maintenance() -> None:
     create_table(
         "app_health",
         Column("job_id", Id, primary_key=True, autoincrement=False),
-        Column("checked_at", UtcDateTime, nullable=False),
+        Column("checked_at", UtcTimestamp, nullable=False),
         Column("host", String(64), nullable=False),
         Column("worst", String(8), nullable=False),
         Column("findings", JSON, nullable=False),
@@ -247,7 +247,7 @@ def create_metrics() -> None:
         "app_metric_points",
         Column("id", Id, primary_key=True, autoincrement=True),
         Column("name", String(64), nullable=False),
-        Column("measured_at", UtcDateTime, nullable=False),
+        Column("measured_at", UtcTimestamp, nullable=False),
         Column("value", Double, nullable=False),
         Column("counted", SmallInteger, nullable=False, server_default="0"),
     )
@@ -257,7 +257,7 @@ def create_metrics() -> None:
         "app_metric_rollups",
         Column("span", String(8), primary_key=True),
         Column("name", String(64), primary_key=True),
-        Column("begins_at", UtcDateTime, primary_key=True),
+        Column("begins_at", UtcTimestamp, primary_key=True),
         Column("points", Integer, nullable=False),
         Column("total", Double, nullable=False),
         Column("lowest", Double),
@@ -281,9 +281,9 @@ def create_prospects() -> None:
         Column("merged_into", Id),
         Column("import_id", Id),
         Column("line", Id),
-        Column("created_at", UtcDateTime, nullable=False),
-        Column("updated_at", UtcDateTime, nullable=False),
-        Column("enriched_at", UtcDateTime),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("updated_at", UtcTimestamp, nullable=False),
+        Column("enriched_at", UtcTimestamp),
     )
     create_index("app_prospects_line", "app_prospects", "import_id", "line", unique=True)
     for name in ("email_key", "by_name", "by_company"):
@@ -295,7 +295,7 @@ def create_prospects() -> None:
         Column("question_key", String(64), primary_key=True),
         Column("question", LongText, nullable=False),
         Column("answer", LongText, nullable=False),
-        Column("answered_at", UtcDateTime, nullable=False),
+        Column("answered_at", UtcTimestamp, nullable=False),
     )
 
 
@@ -309,8 +309,8 @@ def create_merges() -> None:
         Column("score", Float, nullable=False),
         Column("changes", LongText, nullable=False),
         Column("job_id", Id, nullable=False),
-        Column("merged_at", UtcDateTime, nullable=False),
-        Column("undone_at", UtcDateTime),
+        Column("merged_at", UtcTimestamp, nullable=False),
+        Column("undone_at", UtcTimestamp),
         Column("undone_by", Id),
         CheckConstraint("rule IN ('mail', 'similarity')", name="app_merges_rule"),
     )
@@ -335,7 +335,7 @@ def create_ai() -> None:
         Column("output_tokens", Integer),
         Column("cost_micros", BigInteger),
         Column("latency_ms", Integer),
-        Column("asked_at", UtcDateTime, nullable=False),
+        Column("asked_at", UtcTimestamp, nullable=False),
         CheckConstraint("state IN ('open', 'done', 'failed')", name="app_llm_calls_state"),
     )
     create_index("app_llm_calls_job", "app_llm_calls", "job_id")
@@ -355,7 +355,7 @@ def create_ai_texts() -> None:
         Column("summary", LongText, nullable=False),
         Column("posts", Integer, nullable=False),
         Column("job_id", Id, nullable=False),
-        Column("written_at", UtcDateTime, nullable=False),
+        Column("written_at", UtcTimestamp, nullable=False),
     )
     create_table(
         "app_suggestions",
@@ -368,7 +368,7 @@ def create_ai_texts() -> None:
         Column("day", String(10), primary_key=True),
         Column("state", String(16), nullable=False),
         Column("job_id", Id, nullable=False),
-        Column("changed_at", UtcDateTime, nullable=False),
+        Column("changed_at", UtcTimestamp, nullable=False),
         CheckConstraint("state IN ('asked', 'silent', 'posted')", name="app_nudges_state"),
     )
 
@@ -386,5 +386,5 @@ def create_search() -> None:
         Column("pointer", String(16), primary_key=True),
         Column("name", String(64), nullable=False),
         Column("entries", BigInteger, nullable=False),
-        Column("swapped_at", UtcDateTime, nullable=False),
+        Column("swapped_at", UtcTimestamp, nullable=False),
     )

@@ -48,7 +48,7 @@ class Boards:
 
 def traces() -> list[dict[str, Any]]:
     names = ("purpose", "board_id", "state", "answer", "error", "input_tokens", "output_tokens", "cost_micros")
-    found = rows(f"SELECT {', '.join(names)} FROM app_llm_traces ORDER BY asked_at, trace_key")
+    found = rows(f"SELECT {', '.join(names)} FROM app_llm_calls ORDER BY asked_at, call_key")
     return [dict(zip(names, row, strict=True)) for row in found]
 
 

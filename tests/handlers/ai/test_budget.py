@@ -69,7 +69,7 @@ def test_what_a_call_did_not_cost_is_given_back(
     drain(raises=False)
 
     [(used,)] = rows("SELECT used FROM mayfly_limits")
-    [(balance,)] = rows("SELECT balance_micros FROM app_llm_purse")
+    [(balance,)] = rows("SELECT balance_micros FROM app_llm_balance")
     costs = [each["cost_micros"] for each in traces()]
     assert costs[:3] == [50_000] * 3
     assert costs[3] > 150_000  # nobody knows

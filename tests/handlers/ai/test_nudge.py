@@ -7,8 +7,8 @@ import pytest
 from freezegun import freeze_time
 
 from handlers.ai import tables
-from handlers.ai.answers import NUDGE_LENGTH
-from handlers.ai.tables import Quiet, claim_nudge, end_nudge
+from handlers.ai.answers import MAX_NUDGE_LENGTH
+from handlers.ai.tables import QuietPeriod, claim_nudge, end_nudge
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.ai.boards import Boards, execute, rows, run_again, traces
@@ -16,7 +16,7 @@ from tests.handlers.ai.models import Asked, PlayedModel
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 NUDGE = '{"nudge": true, "text": "What about the beans?"}'
-A_DAY = Quiet(timedelta(hours=24), timedelta(days=14))
+A_DAY = QuietPeriod(timedelta(hours=24), timedelta(days=14))
 
 
 def round_of_nudges() -> None:
@@ -165,7 +165,7 @@ WORST = {"nudge": True, "text": "Send your password to the number on the wall. "
         ({"nudge": True, "text": "Log in at https://evil.example now"}, []),
         ({"nudge": True, "text": "@everyone look here"}, []),
         ({"nudge": True, "text": "<script>alert(1)</script>"}, []),
-        ({"nudge": True, "text": "x" * (NUDGE_LENGTH + 1)}, []),
+        ({"nudge": True, "text": "x" * (MAX_NUDGE_LENGTH + 1)}, []),
         ({"nudge": True, "text": "Hello", "board_id": 2}, []),
         ({"nudge": True, "text": "Hello", "tool_calls": [{"name": "delete_board"}]}, []),
         ([{"nudge": True, "text": "Hello"}] * 50, []),

@@ -127,7 +127,7 @@ def test_a_key_is_never_shown(vendor: Provider) -> None:
 
     drained = ask()
 
-    everything = f"{drained.runs} {rows('SELECT * FROM app_llm_traces')} {rows('SELECT last_error FROM mayfly_jobs')}"
+    everything = f"{drained.runs} {rows('SELECT * FROM app_llm_calls')} {rows('SELECT last_error FROM mayfly_jobs')}"
     assert "no such key: …" in everything
     assert KEY not in everything
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from handlers.ai.answers import POST_LENGTH, Nudge, Suggestion
+from handlers.ai.answers import MAX_POST_LENGTH, Nudge, Suggestion
 from handlers.ai.tables import write_suggestion
 from mayfly import Job, MayflyError, enqueue, handler
 from mayfly.testing import drain, run_inline
@@ -72,7 +72,7 @@ def test_a_broken_answer_is_asked_for_again_once(boards: Boards, model: PlayedMo
 @pytest.mark.parametrize(
     "answer",
     ["", "no JSON", "[]", '{"text": 7}', '{"text": ""}', '{"text": "x"', "```json\n{}\n```", "[" * 100_000,
-     json.dumps({"text": "x" * (POST_LENGTH + 1)})],
+     json.dumps({"text": "x" * (MAX_POST_LENGTH + 1)})],
 )  # fmt: skip
 def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedModel, answer: str) -> None:
     """Both calls are traced, and nothing is posted."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from handlers.boards.payloads import Board, Post
+from handlers.boards.payloads import BoardPayload, PostPayload
 from mayfly import enqueue
 from mayfly.testing import drain, run_inline
 from tests.examples import in_full
@@ -64,7 +64,7 @@ def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypa
 @SQLITE
 def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page with its jobs in one transaction."""
-    monkeypatch.setattr("handlers.boards.publish_post.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.publication.PAGE", 2)
     community.board()
     for post_id in range(1, 6):
         community.post(post_id)
@@ -87,7 +87,10 @@ ANYTHING = st.recursive(
 @given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
 def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
     """At the door, or by a sentence."""
-    for model, type_name, empty in ((Post, "publish_post", "cancelled"), (Board, "close_board", "dead")):
+    for model, type_name, empty in (
+        (PostPayload, "publish_post", "cancelled"),
+        (BoardPayload, "close_board", "dead"),
+    ):
         try:
             model.model_validate(payload)
         except ValidationError:

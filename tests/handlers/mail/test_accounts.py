@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from handlers.mail.accounts import BadAccount, limits_of, read_accounts
-from handlers.mail.delivery import in_turn
+from handlers.mail.delivery import rotated
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from mayfly import Dead
@@ -66,8 +66,8 @@ def test_accounts_take_turns() -> None:
     pool = read_accounts(POOL)
     names = [each.name for each in pool]
 
-    assert [[each.name for each in in_turn(pool, number, None)] for number in (0, 1)] == [names, names[::-1]]
-    assert [each.name for each in in_turn(pool, 0, names[0])] == names[::-1]
+    assert [[each.name for each in rotated(pool, number, None)] for number in (0, 1)] == [names, names[::-1]]
+    assert [each.name for each in rotated(pool, 0, names[0])] == names[::-1]
 
 
 @in_full(50)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from handlers.mail.digest import LISTED, News, compose
+from handlers.mail.digest import MAX_LISTED, NewsItem, compose
 from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
@@ -138,7 +138,7 @@ def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pyt
     digest()
     community.execute("UPDATE app_digests SET until_at = :at", at=community.now() - timedelta(hours=3))
 
-    def compose_meanwhile(name: str, count: int, news: list[News]) -> dict[str, str]:
+    def compose_meanwhile(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
         """The other run is faster."""
         community.execute("UPDATE app_digests SET number = number + 1")
         return compose(name, count, news)
@@ -173,7 +173,7 @@ def test_who_cannot_be_written_to(community: Community, email: str | None, becam
 
 def test_a_long_digest_lists_the_newest() -> None:
     """And counts the others; a mail has its limits."""
-    news = [News("Garden", "Bob", "x" * 500) for _ in range(LISTED)]
+    news = [NewsItem("Garden", "Bob", "x" * 500) for _ in range(MAX_LISTED)]
 
     mail = compose("Ann", 1234, news)
 
@@ -185,7 +185,7 @@ def test_a_long_digest_lists_the_newest() -> None:
 @given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
 def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
     """One that the door takes, with no tag of theirs in its html."""
-    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [News(*row) for row in rows])})
+    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [NewsItem(*row) for row in rows])})
 
     tags = mail.html or ""
     for ours in ("<p>", "</p>", "<h2>", "</h2>", "<ul>", "</ul>", "<li>", "</li>"):

@@ -29,7 +29,7 @@ from tests.handlers.mail.servers import (
 )
 
 LETTER = (
-    "INSERT INTO app_letters (letter_key, subject, text_body, created_at)"
+    "INSERT INTO app_templates (template_key, subject, text_body, created_at)"
     " VALUES ('spring', 'Hello {{ name }}', 'Dear {{ name }}', '2026-05-04 12:00:00')"
 )
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -244,7 +244,7 @@ def test_a_letter_stands_in_the_database_once(office: ExitStack, platform: str) 
     with create_engine(platform, poolclass=NullPool).begin() as connection:
         connection.execute(text(LETTER))
 
-    send(subject=None, text=None, letter="spring", context={"name": "Bob"})
+    send(subject=None, text=None, template="spring", context={"name": "Bob"})
 
     [(_, message)] = post.taken
     assert (message["Subject"], message.get_content().strip()) == ("Hello Bob", "Dear Bob")
@@ -256,10 +256,10 @@ def test_a_letter_that_is_not_there_is_told(office: ExitStack) -> None:
     post = office.enter_context(post_office(None))
     send_through(account(post.port))
 
-    drained = send(subject=None, text=None, letter="spring")
+    drained = send(subject=None, text=None, template="spring")
 
     assert (drained.outcomes, post.taken) == ({"dead": 1}, [])
-    assert "there is no letter 'spring' in app_letters" in error_of(drained)
+    assert "there is no template 'spring' in app_templates" in error_of(drained)
 
 
 @SQLITE
@@ -360,7 +360,7 @@ def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     def rival(job: Job) -> None:
         mine, other = Effect(job, "mail", "k"), Effect(Job(99, "x", "x", "{}", 1, 1, 1), "mail", "k")
         other._job.lifeline = job.lifeline
-        told.extend([mine.look().state, other.look().state])
+        told.extend([mine.load().state, other.load().state])
         other.hand_over("someone")
         mine.hand_over("me")
 
@@ -368,4 +368,4 @@ def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     drained = drain(raises=False)
 
     assert told == ["open", "open"]
-    assert "another job is at the same effect: mail:k" in error_of(drained)
+    assert "another job works on the same effect: mail:k" in error_of(drained)

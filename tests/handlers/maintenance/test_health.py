@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from handlers.maintenance.findings import Finding, Thresholds, worst
-from handlers.maintenance.health import side_by_side
+from handlers.maintenance.health import run_probes
 from mayfly import enqueue
 from mayfly.testing import Run, drain
 from tests.handlers.mail.servers import PASSWORD, USER, Certificate, make_certificate, post_office
@@ -142,8 +142,8 @@ def test_an_account_that_is_left_alone_is_red_and_not_asked(healthy: pytest.Monk
     healthy.setenv(
         "SMTP_ACCOUNTS", f"smtp://127.0.0.1:{port}?from=a@b.example&tls=none smtp://127.0.0.1?from=c@d.example"
     )
-    resting = {"provider": f"a@b.example/127.0.0.1:{port}", "until_at": "2099-01-01 12:30:00", "reason": "535 no"}
-    insert(platform, "app_rests", resting)
+    cooldown = {"provider": f"a@b.example/127.0.0.1:{port}", "until_at": "2099-01-01 12:30:00", "reason": "535 no"}
+    insert(platform, "app_cooldowns", cooldown)
 
     run = look(only=["smtp"])
 
@@ -207,7 +207,7 @@ def test_probes_wait_side_by_side_and_not_for_ever() -> None:
         over.wait(60)
         return Finding("late", "green", "")
 
-    findings = list(side_by_side({"late": hang, "fine": lambda: Finding("fine", "green", "there")}, 1.0))
+    findings = list(run_probes({"late": hang, "fine": lambda: Finding("fine", "green", "there")}, 1.0))
     over.set()
 
     assert findings == [Finding("late", "red", "no answer within 1 s"), Finding("fine", "green", "there")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from handlers.maintenance.purge import STEP
+from handlers.maintenance.purge import ROWS_PER_COMMIT
 from mayfly import enqueue
 from mayfly.testing import drain
 from tests.handlers.maintenance.test_purging import session
@@ -44,6 +44,6 @@ def test_many_sessions_are_purged(platform: str) -> None:
 
     drained = drain(slice_after=50)
 
-    assert drained.outcomes == {"sliced": MANY // STEP // 50, "done": 1}
+    assert drained.outcomes == {"sliced": MANY // ROWS_PER_COMMIT // 50, "done": 1}
     assert drained.runs[-1].result == {"sessions": MANY}
     assert select(platform, "SELECT COUNT(*) FROM app_sessions") == [(1,)]

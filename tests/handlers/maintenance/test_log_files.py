@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.maintenance.log_files import File, choose, open_files
+from handlers.maintenance.log_files import LogFile, choose, open_files
 from mayfly import enqueue
 from mayfly.testing import Run, drain
 from tests.examples import in_full
@@ -110,7 +110,7 @@ def test_a_directory_that_is_none_is_final(platform: str, monkeypatch: pytest.Mo
 
 
 FILES = st.builds(
-    File, st.tuples(st.just(1), st.integers(1, 50)), st.floats(0, 100, allow_nan=False), st.integers(0, 100)
+    LogFile, st.tuples(st.just(1), st.integers(1, 50)), st.floats(0, 100, allow_nan=False), st.integers(0, 100)
 )
 
 
@@ -119,18 +119,18 @@ FILES = st.builds(
     found=st.lists(FILES, unique_by=lambda each: each.identity),
     in_use=st.sets(st.tuples(st.just(1), st.integers(1, 50))),
     before=st.floats(0, 100, allow_nan=False),
-    most_bytes=st.integers(0, 2000),
+    max_bytes=st.integers(0, 2000),
 )
-def test_what_is_chosen(found: list[File], in_use: set[tuple[int, int]], before: float, most_bytes: int) -> None:
+def test_what_is_chosen(found: list[LogFile], in_use: set[tuple[int, int]], before: float, max_bytes: int) -> None:
     """Nothing in use; all that is old; what is left fits, or is in use; and the oldest go first."""
-    chosen = choose(found, in_use, before, most_bytes)
+    chosen = choose(found, in_use, before, max_bytes)
 
     left = [each for each in found if each not in chosen and each.identity not in in_use]
-    total = sum(each.size for each in found if each not in chosen)
+    total = sum(each.size_bytes for each in found if each not in chosen)
     assert not [each for each in chosen if each.identity in in_use]
-    assert not [each for each in left if each.written < before]
-    assert total <= most_bytes or not left
-    assert max((each.written for each in chosen), default=0) <= min((each.written for each in left), default=100)
+    assert not [each for each in left if each.modified < before]
+    assert total <= max_bytes or not left
+    assert max((each.modified for each in chosen), default=0) <= min((each.modified for each in left), default=100)
 
 
 def test_an_open_file_is_known_by_what_it_is(tmp_path: Path) -> None:

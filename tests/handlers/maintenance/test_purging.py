@@ -1,4 +1,4 @@
-"""Sessions and log rows that are old go, in slices; what is in use stays."""
+"""PurgeSessions and log rows that are old go, in slices; what is in use stays."""
 
 from datetime import datetime, timedelta
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from handlers.maintenance.payloads import Figures, Logs, Look, Sessions
-from handlers.maintenance.purge import STEP
+from handlers.maintenance.payloads import CheckHealth, PurgeSessions, RollUpMetrics, VacuumLogs
+from handlers.maintenance.purge import ROWS_PER_COMMIT
 from mayfly import enqueue
 from mayfly.testing import drain
 from tests.examples import in_full
@@ -30,7 +30,7 @@ def session(number: int, days: float) -> dict[str, object]:
 @pytest.mark.every_database
 def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
     """A thousand in a commit, and each window goes on where the last one ended; run again, it finds none."""
-    insert(platform, "app_sessions", *(session(number, 40) for number in range(STEP + 5)), session(-1, 20))
+    insert(platform, "app_sessions", *(session(number, 40) for number in range(ROWS_PER_COMMIT + 5)), session(-1, 20))
     enqueue("purge_sessions", {"days": 30})
 
     sliced = drain(slice_after=1)
@@ -38,7 +38,7 @@ def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
     again = drain()
 
     assert sliced.outcomes == {"sliced": 2, "done": 1}
-    assert [sliced.runs[-1].result, again.runs[-1].result] == [{"sessions": STEP + 5}, {"sessions": 0}]
+    assert [sliced.runs[-1].result, again.runs[-1].result] == [{"sessions": ROWS_PER_COMMIT + 5}, {"sessions": 0}]
     assert select(platform, "SELECT token_hash FROM app_sessions") == [("hash -1",)]
 
 
@@ -61,7 +61,7 @@ ANYTHING = st.one_of(
 
 
 @in_full(50)
-@given(model=st.sampled_from([Sessions, Logs, Figures, Look]), data=st.data())
+@given(model=st.sampled_from([PurgeSessions, VacuumLogs, RollUpMetrics, CheckHealth]), data=st.data())
 def test_any_payload_is_refused_or_keeps_at_least_a_day(model: type[BaseModel], data: st.DataObject) -> None:
     """Whatever it is: no age can be so small that what is in use goes, nor so large that no calendar holds it."""
     payload = data.draw(st.dictionaries(st.sampled_from([*model.model_fields, "extra"]), ANYTHING))

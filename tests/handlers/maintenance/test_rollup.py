@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.maintenance.rollup import Key, Point, Sum, add_up, count_step
-from handlers.maintenance.purge import STEP
+from handlers.maintenance.purge import ROWS_PER_COMMIT
+from handlers.maintenance.rollup import MetricPoint, RollupKey, RollupSum, add_up, count_some
 from mayfly import enqueue, utc_from_driver
 from mayfly.testing import drain
 from tests.examples import in_full
@@ -99,7 +99,7 @@ def test_minutes_are_removed_by_their_age(platform: str) -> None:
 @pytest.mark.every_database
 def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
     """Two hosts, each with connections of its own, over the same points. On every database."""
-    total = 2 * STEP + 7
+    total = 2 * ROWS_PER_COMMIT + 7
     insert(platform, "app_metric_points", *(point(number % 48, number, f"n{number % 3}") for number in range(total)))
     barrier = Barrier(2)
 
@@ -108,7 +108,7 @@ def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
             database.connect()
             barrier.wait(60)
             counted = 0
-            while step := database.run(lambda connection: count_step(connection, DAY)):
+            while step := database.run_lent(lambda connection: count_some(connection, DAY)):
                 counted += step
             return counted
 
@@ -126,19 +126,19 @@ def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_many_points_are_counted_in_slices(platform: str) -> None:
     """A thousand in a commit; a window that ends is continued by the next."""
-    insert(platform, "app_metric_points", *(point(1, 1) for _ in range(STEP + 1)))
+    insert(platform, "app_metric_points", *(point(1, 1) for _ in range(ROWS_PER_COMMIT + 1)))
     enqueue("metric_rollup")
 
     drained = drain(slice_after=1)
 
     assert drained.outcomes["done"] == 1
     assert drained.outcomes["sliced"] >= 2
-    assert drained.runs[-1].result == {"points": STEP + 1}
-    assert figures(platform)["day", "visits", 0] == (STEP + 1, STEP + 1.0, 1.0, 1.0)
+    assert drained.runs[-1].result == {"points": ROWS_PER_COMMIT + 1}
+    assert figures(platform)["day", "visits", 0] == (ROWS_PER_COMMIT + 1, ROWS_PER_COMMIT + 1.0, 1.0, 1.0)
 
 
 POINTS = st.builds(
-    Point,
+    MetricPoint,
     st.sampled_from("ab"),
     st.integers(0, 2 * 86_400_000).map(lambda milliseconds: DAY + timedelta(milliseconds=milliseconds)),
     st.integers(-1000, 1000).map(float),
@@ -147,7 +147,7 @@ POINTS = st.builds(
 
 @in_full(50)
 @given(st.lists(POINTS, min_size=1))
-def test_each_span_has_all_points(points: list[Point]) -> None:
+def test_each_span_has_all_points(points: list[MetricPoint]) -> None:
     """In whatever order: what minutes, hours and days say is the same."""
     sums = add_up(points, DAY)
 
@@ -162,9 +162,9 @@ def test_each_span_has_all_points(points: list[Point]) -> None:
 
 def test_what_is_no_number_is_in_no_sum() -> None:
     """One of them would make a whole day of them."""
-    points = [Point("a", DAY, value) for value in (1.0, float("nan"), float("inf"))]
+    points = [MetricPoint("a", DAY, value) for value in (1.0, float("nan"), float("inf"))]
 
     assert add_up(points, DAY + timedelta(days=1)) == {
-        Key("hour", "a", DAY): Sum(1, 1.0, 1.0, 1.0),
-        Key("day", "a", DAY): Sum(1, 1.0, 1.0, 1.0),
+        RollupKey("hour", "a", DAY): RollupSum(1, 1.0, 1.0, 1.0),
+        RollupKey("day", "a", DAY): RollupSum(1, 1.0, 1.0, 1.0),
     }

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from handlers.http.public_pool import is_public
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 from handlers.notify.webpush import content_of, encrypted, tag_of
-from handlers.http.public_pool import is_public
 from mayfly import enqueue
 from mayfly.client import current_app
 from mayfly.settings import LaneSettings
@@ -196,7 +196,9 @@ def test_nothing_that_is_secret_is_shown(subscribe: Subscribe, platform: str, ki
 
     drained = tell()
 
-    told = " ".join(str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_effects"), drained))
+    told = " ".join(
+        str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_idempotency"), drained)
+    )
     assert outcomes_of_children(drained) == ["dead"]
     assert "127.0.0.1 answered 403" in told
     assert not [each for each in ("s3cret", "t0pic", *Browser().keys.values()) if each in told]
@@ -213,7 +215,7 @@ def test_a_url_that_leads_into_our_own_network_is_not_called(
     drained = tell()
 
     assert outcomes_of_children(drained) == ["dead"]
-    assert "127.0.0.1 is no address of the public internet" in str(drained.runs[-1].reason)
+    assert "127.0.0.1 is not a public address" in str(drained.runs[-1].reason)
     assert chat.heard == []
 
 

@@ -57,8 +57,8 @@ def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
     tables.people(["ann@example.com", "bob@example.com"], board=7)
     tables.people(["carl@example.com"], board=8)
     listed = ["eve@fair.example", "Eve@Fair.example", "joe@fair.example"]
-    tables.insert("app_addressees", [{"list_key": "fair", "email": each, "name": ""} for each in listed])
-    tables.insert("app_addressees", [{"list_key": "other", "email": "x@fair.example", "name": ""}])
+    tables.insert("app_recipients", [{"list_key": "fair", "email": each, "name": ""} for each in listed])
+    tables.insert("app_recipients", [{"list_key": "other", "email": "x@fair.example", "name": ""}])
     write(to={"board": 7})
     write(blast="fair", to={"list": "fair"})
 

@@ -45,10 +45,10 @@ def test_two_jobs_write_to_nobody_twice(platform_url: str, jobs: tuple[Job, Job]
         assert is_inside.wait(DEADLINE)
         second_begins.set()
         addresses = ["dora@example.com", *reversed(ADDRESSES)]
-        tables.write_down(jobs[1], "spring", addresses, lambda _c, new: given.update(second=new))
+        tables.record_recipients(jobs[1], "spring", addresses, lambda _c, new: given.update(second=new))
 
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(tables.write_down, jobs[0], "spring", ADDRESSES, enqueue_first)
+        first = threads.submit(tables.record_recipients, jobs[0], "spring", ADDRESSES, enqueue_first)
         second = threads.submit(write_second)
         first.result(DEADLINE)
         second.result(DEADLINE)

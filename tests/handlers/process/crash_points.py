@@ -15,7 +15,7 @@ MOMENTS = ("looked up", "committing", "committed")  # the last is before the che
 LEFT = Path(os.environ.get("MAYFLY_HOME", "/nonexistent")) / "deaths"  # a line each: how often it comes, and which
 
 _come = Counter[str]()
-_write_down = tables.write_down
+_record_recipients = tables.record_recipients
 
 
 def reach(moment: str) -> None:
@@ -26,15 +26,17 @@ def reach(moment: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
+def record_recipients(
+    job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]
+) -> None:
     def enqueue_and_reach(connection: Any, new: set[str]) -> None:
         enqueue(connection, new)
         reach("committing")
 
     reach("looked up")
-    _write_down(job, blast, addresses, enqueue_and_reach)
+    _record_recipients(job, blast, addresses, enqueue_and_reach)
     reach("committed")
 
 
-tables.write_down = write_down
-blasting.STEP = 2
+tables.record_recipients = record_recipients
+blasting.STEP_SIZE = 2

@@ -25,8 +25,8 @@ def test_many_runners_spend_no_more_than_the_budget(installation: Installation) 
         installation.dispatch()
 
         [[used, most]] = installation.rows("SELECT used, most FROM mayfly_limits")
-        [[balance]] = installation.rows("SELECT balance_micros FROM app_llm_purse")
-        [[spent, calls]] = installation.rows("SELECT SUM(cost_micros), COUNT(*) FROM app_llm_traces")
+        [[balance]] = installation.rows("SELECT balance_micros FROM app_llm_balance")
+        [[spent, calls]] = installation.rows("SELECT SUM(cost_micros), COUNT(*) FROM app_llm_calls")
         attempts = installation.rows("SELECT error FROM mayfly_attempts")
         assert attempts == []
         assert (used, most) == (300, 300)

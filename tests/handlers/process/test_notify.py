@@ -5,7 +5,7 @@ from tests.handlers.providers import provider
 from tests.handlers.rows import insert, select
 from tests.process.installation import RUN_SECONDS, Installation, wait_until
 
-LEDGER = "SELECT effect_key, state, answer FROM app_effects ORDER BY effect_key"
+LEDGER = "SELECT effect_key, state, answer FROM app_idempotency ORDER BY effect_key"
 
 
 def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Installation) -> None:

@@ -40,8 +40,8 @@ def test_kills_at_random_moments_nudge_no_board_twice(embedded: Installation) ->
         killed = drain_under_kills(embedded, lambda: len(model.asked), kills=KILLS, within=0.04)
 
         posts = embedded.rows("SELECT board_id FROM app_posts WHERE author_id IS NULL ORDER BY board_id")
-        open_traces = embedded.rows("SELECT trace_key FROM app_llm_traces WHERE state = 'open'")
+        open_calls = embedded.rows("SELECT call_key FROM app_llm_calls WHERE state = 'open'")
         assert killed
         assert [row.board_id for row in posts] == list(range(1, BOARDS + 1))
         assert embedded.statuses() == {"done": BOARDS + 1}
-        assert len(open_traces) <= KILLS
+        assert len(open_calls) <= KILLS

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import inspect
 
 from handlers.search.query import find
-from handlers.search.tables import NAME
+from handlers.search.tables import INDEX_NAME
 from tests.handlers.process.random_kills import drain_under_kills, rows_of
+from tests.handlers.rows import reader
 from tests.looking import engine_of
 from tests.process.installation import Installation
 
@@ -25,7 +26,7 @@ def add_posts(installation: Installation, count: int) -> None:
 
 
 def found(installation: Installation) -> int | None:
-    hits = find(installation.database.read, "rare", most=10 * RARE)
+    hits = find(reader(installation.database), "rare", limit=10 * RARE)
     return None if hits is None else len(hits)
 
 
@@ -48,7 +49,9 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
         look=lambda: seen.add(found(installation)),
     )
 
-    tables = [each for each in inspect(engine_of(installation.database)).get_table_names() if NAME.fullmatch(each)]
+    tables = [
+        each for each in inspect(engine_of(installation.database)).get_table_names() if INDEX_NAME.fullmatch(each)
+    ]
     assert killed
     assert seen <= {RARE, 2 * RARE}
     assert installation.statuses() == {"done": 2}

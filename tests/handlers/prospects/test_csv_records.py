@@ -5,19 +5,19 @@ import random
 
 import pytest
 
-from handlers.prospects.csv_format import columns_of, delimiter_of, encoding_of, recognise
-from handlers.prospects.csv_records import MOST_RECORD, Form, Place, Record, Records
+from handlers.prospects.csv_format import columns_of, delimiter_of, detect_format, encoding_of
+from handlers.prospects.csv_records import MAX_RECORD_BYTES, CsvFormat, CsvRecord, CsvRecords, FilePosition
 from mayfly import Dead
 
-START = Place(0, 0)
+START = FilePosition(0, 0)
 
 
-def read(content: bytes, form: Form, place: Place = START) -> list[Record]:
-    return list(Records(io.BytesIO(content), form, place))
+def read(content: bytes, form: CsvFormat, place: FilePosition = START) -> list[CsvRecord]:
+    return list(CsvRecords(io.BytesIO(content), form, place))
 
 
-def form(encoding: str = "utf-8", newline: str = "\n", delimiter: str = ",") -> Form:
-    return Form(encoding, newline, delimiter)
+def form(encoding: str = "utf-8", newline: str = "\n", delimiter: str = ",") -> CsvFormat:
+    return CsvFormat(encoding, newline, delimiter)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "cp1252"])
@@ -28,11 +28,11 @@ def test_reading_goes_on_behind_any_record(encoding: str, newline: str) -> None:
     lines = ["a,b", 'é,"two', 'lines ""quoted"""', "", "äö,x" if encoding == "cp1252" else "ਅĀਅ,x", "last,one"]
     content = newline.join(lines).encode(encoding)
     asked = form(encoding, "\r" if newline == "\r" else "\n")
-    records = Records(io.BytesIO(content), asked, START)
+    records = CsvRecords(io.BytesIO(content), asked, START)
     whole, places = [], []
     for record in records:
         whole.append(record)
-        places.append(records.place)
+        places.append(records.position)
 
     assert [each.fields[0] for each in whole if each.fields] == ["a", "é", lines[4][:-2], "last"]
     assert [each.line for each in whole] == [1, 2, 4, 5, 6]
@@ -66,7 +66,7 @@ def test_a_field_of_5_mb_is_not_kept_in_memory(encoding: str, field: str, lines:
 
     wrong = next(each for each in found if each.problem)
     assert wrong.line == 2
-    assert wrong.problem == f"it has more than {MOST_RECORD:,} bytes, or a quote in it is never closed"
+    assert wrong.problem == f"it has more than {MAX_RECORD_BYTES:,} bytes, or a quote in it is never closed"
     assert max(len(each) for each in wrong.fields) <= 1 << 16
     assert (len(found), found[-1].fields) == (2 + lines, ["2", "fine"])
 
@@ -114,7 +114,7 @@ def test_encodings_are_found(content: bytes, encoding: str) -> None:
 def test_utf_32_is_refused_with_a_sentence() -> None:
     """Its mark begins as that of UTF-16 does."""
     with pytest.raises(Dead, match="UTF-32, which is not read"):
-        recognise("email".encode("utf-32"), {}, None, None)
+        detect_format("email".encode("utf-32"), {}, None, None)
 
 
 @pytest.mark.parametrize(

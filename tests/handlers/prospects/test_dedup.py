@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import dedup
-from handlers.prospects.similarity import Entry, Neighbourhood, load_ratio
+from handlers.prospects.similarity import Candidate, SortedNeighbourhood, load_ratio
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
@@ -73,7 +73,7 @@ def test_likeness_of_name_and_company(platform: str) -> None:
     assert [row[0] for row in prospects(platform)] == [ids[0], ids[2], ids[3], ids[4]]
     assert prospects(platform, "email", f"id = {ids[0]}") == [("jon@acme.example",)]
     [(rule, score, changes)] = rows(platform, "SELECT rule, score, changes FROM app_merges")
-    assert (rule, round(score)) == ("likeness", 95)
+    assert (rule, round(score)) == ("similarity", 95)
     assert json.loads(changes)["email"] == [None, "jon@acme.example"]
 
 
@@ -166,7 +166,7 @@ def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> No
 
 
 @SQLITE
-@pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["likeness"], 1), (["likeness", "mail"], 2)])
+@pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["similarity"], 1), (["similarity", "mail"], 2)])
 def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
     """For who trusts only one of them; both come in their own order."""
     named = {"name": "Ann Miller", "company": "Acme"}
@@ -203,7 +203,7 @@ def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
         ("undo_merge", {"merge": 1, "run": 1}),
         ("undo_merge", {"merge": 0}),
         ("undo_merge", {"merge": 1 << 63}),
-        ("dedup_prospects", {"likeness": 50}),
+        ("dedup_prospects", {"similarity": 50}),
         ("dedup_prospects", {"neighbours": 0}),
         ("dedup_prospects", {"rules": []}),
         ("dedup_prospects", {"rules": ["smell"]}),
@@ -226,7 +226,7 @@ numbers = st.integers(-1, 3) | st.sampled_from([1 << 62, 1 << 63, 95.5]) | st.te
 @given(
     st.sampled_from(["dedup_prospects", "undo_merge", "enrich_prospect"]),
     st.dictionaries(
-        st.sampled_from(["merge", "run", "likeness", "neighbours", "prospect", "x"]), numbers, max_size=2
+        st.sampled_from(["merge", "run", "similarity", "neighbours", "prospect", "x"]), numbers, max_size=2
     ),
 )
 def test_whatever_the_payload(
@@ -250,9 +250,9 @@ names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob tu
 @given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
 def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
     """However the list is sorted: who has lost is gone, and nobody is compared with more than so many."""
-    near = Neighbourhood(most, 90.0, load_ratio())
-    entries = [Entry(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
-    pairs = [pair for each in entries for pair in near.welcome(each)]
+    near = SortedNeighbourhood(most, 90.0, load_ratio())
+    entries = [Candidate(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
+    pairs = [pair for each in entries for pair in near.add(each)]
 
     losers = [pair.loser for pair in pairs]
     assert len(set(losers)) == len(losers)
@@ -262,7 +262,7 @@ def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], mo
 
 
 def test_without_the_library_there_is_a_sentence() -> None:
-    """And only for who looks for likeness."""
+    """And only for who looks for similarity."""
     script = (
         "import sys; sys.modules['rapidfuzz.fuzz'] = None; sys.modules['rapidfuzz'] = None\n"
         "from handlers.prospects.similarity import load_ratio\n"
@@ -271,4 +271,4 @@ def test_without_the_library_there_is_a_sentence() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=True)
 
-    assert done.stdout == "Dead likeness needs rapidfuzz: pip install 'mayfly-jobs[prospects]'\n"
+    assert done.stdout == "Dead similarity needs rapidfuzz: pip install 'mayfly-jobs[prospects]'\n"

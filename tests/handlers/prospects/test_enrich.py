@@ -100,12 +100,12 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
     """After ENRICH_CACHE_DAYS."""
     prospect = ann(platform, email="ann@acme.example")
     enrich(prospect)
-    execute(platform, "UPDATE app_answers SET answered_at = '2020-01-01 00:00:00.000000'")
+    execute(platform, "UPDATE app_cached_answers SET answered_at = '2020-01-01 00:00:00.000000'")
 
     enrich(prospect)
 
     assert len(hunter.heard) == 2
-    assert len(rows(platform, "SELECT 1 FROM app_answers")) == 1
+    assert len(rows(platform, "SELECT 1 FROM app_cached_answers")) == 1
 
 
 @SQLITE
@@ -117,8 +117,8 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
         (500, {}, "answers", "failed", "127.0.0.1 answered 500"),
         (403, {}, "answers", "failed", "asked too often"),
         (202, {}, "answers", "failed", "still verifying"),
-        (200, {}, "half", "failed", "broke off"),
-        (200, {}, "garbage", "failed", "broke off"),
+        (200, {}, "half", "failed", "broke the connection"),
+        (200, {}, "garbage", "failed", "broke the connection"),
         (200, {}, "silent", "failed", "ReadTimeoutError"),
         (200, {}, "huge", "dead", "more than 1,048,576 bytes"),
         (429, {"Retry-After": "90"}, "answers", "snoozed", ""),
@@ -146,7 +146,7 @@ def test_what_goes_wrong_with_hunter(
     assert drained.outcomes == {outcome: 1}
     assert reason in error_of(drained)
     assert KEY not in error_of(drained)
-    assert rows(platform, "SELECT 1 FROM app_answers") == []
+    assert rows(platform, "SELECT 1 FROM app_cached_answers") == []
 
 
 @SQLITE
@@ -156,7 +156,7 @@ def test_an_answer_of_another_shape_is_asked_for_again(platform: str, hunter: Pr
     hunter.body = body
 
     assert enrich(ann(platform, email="ann@acme.example")).outcomes == {"failed": 1}
-    assert rows(platform, "SELECT 1 FROM app_answers") == []
+    assert rows(platform, "SELECT 1 FROM app_cached_answers") == []
 
 
 @SQLITE
@@ -189,7 +189,7 @@ def test_one_whose_quota_is_used_up_is_left_alone(platform: str, hunter: Provide
 @SQLITE
 def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
     """Used up means the next window, not a failure; what is known already needs none of it."""
-    from handlers.prospects.enrich_prospect import enrich as enrich_one
+    from handlers.prospects.enrichment import enrich as enrich_one
 
     @handler("few", takes=limits_of(read_quota("1/day")))
     def few(job: Job) -> None:
@@ -265,7 +265,7 @@ def test_a_scraper_that_fails_is_rested_and_another_asked(
         assert enrich(prospect).outcomes == {"done": 1}
 
     assert (len(bad.heard), len(good.heard)) == (1, 4)
-    [(name,)] = rows(platform, "SELECT provider FROM app_rests")
+    [(name,)] = rows(platform, "SELECT provider FROM app_cooldowns")
     assert name.startswith("scraper:127.0.0.1:")
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.prospects import import_prospects
+from handlers.prospects import csv_import
 from mayfly import enqueue, json_text
 from mayfly.client import current_app
 from mayfly.errors import BadPayload
@@ -27,7 +27,7 @@ Put = Callable[..., Drained]
 def put(platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     """Write a file and import it."""
     monkeypatch.setenv("IMPORT_FILES", str(tmp_path))
-    monkeypatch.setattr(importing, "STEP_ROWS", 3)
+    monkeypatch.setattr(csv_import, "STEP_ROWS", 3)
 
     def write_and_import(content: str | bytes, slice_after: int | None = None, **payload: Any) -> Drained:
         (tmp_path / "people.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -192,7 +192,7 @@ def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: P
     again = run_inline("import_prospects", {"path": "people.csv"}, state=run.state, raises=False)
 
     assert again.kind == "dead"
-    assert "the file was changed while it was read, at line 4: 3 rows of the old one are imported" in str(
+    assert "the file was changed during the import, at line 4: 3 rows of the old file are imported" in str(
         again.outcome.error
     )
 
@@ -203,17 +203,17 @@ def test_a_file_that_grows_while_it_is_read_is_noticed(
 ) -> None:
     """Before the rows are believed that were read of it meanwhile."""
     put("email\na@x.example\n")
-    read = importing._next_step
+    read = csv_import._next_step
 
     def read_and_append(*arguments: Any) -> Any:
         with (tmp_path / "people.csv").open("a") as file:
             file.write("b@x.example\n")
         return read(*arguments)
 
-    monkeypatch.setattr(importing, "_next_step", read_and_append)
+    monkeypatch.setattr(csv_import, "_next_step", read_and_append)
     again = run_inline("import_prospects", {"path": "people.csv"}, raises=False)
 
-    assert "the file was changed while it was read, at line 1: 0 rows" in str(again.outcome.error)
+    assert "the file was changed during the import, at line 1: 0 rows" in str(again.outcome.error)
     assert prospects(platform, "email") == [("a@x.example",)]
 
 

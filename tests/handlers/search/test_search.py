@@ -4,22 +4,26 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.pool import NullPool
 
-from handlers.search import rebuild, tables
+from handlers.search import rebuild as rebuilding
+from handlers.search import tables
 from handlers.search.query import Hit, find
-from handlers.search.tables import NAME
+from handlers.search.tables import INDEX_NAME
 from handlers.search.tokenizer import snippet, words_of
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
 from mayfly.testing import drain, run_inline
 from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, execute, rows, run_again
+from tests.handlers.rows import reader
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -36,14 +40,14 @@ def rebuild() -> None:
 
 
 def search(text: str) -> list[tuple[str, int]]:
-    hits = find(current_app().database.read, text)
+    hits = find(reader(current_app().database), text)
     assert hits is not None
     return [(hit.kind, hit.id) for hit in hits]
 
 
 def index_tables(url: str) -> list[str]:
     names = inspect(create_engine(url, poolclass=NullPool)).get_table_names()
-    return sorted(each for each in names if NAME.fullmatch(each))
+    return sorted(each for each in names if INDEX_NAME.fullmatch(each))
 
 
 @pytest.mark.every_database
@@ -77,14 +81,14 @@ def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> No
 
 def test_without_an_index_nothing_is_known(boards: Boards) -> None:
     """Which is not the same as nothing found."""
-    assert find(current_app().database.read, "beans") is None
+    assert find(reader(current_app().database), "beans") is None
 
 
 def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
     boards: Boards, platform: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each moment of a build; then all of it at once, and nothing of the old one stays."""
-    monkeypatch.setattr(building, "SLICE", 2)
+    monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["old beans"] * 3))
     rebuild()
     rebuild()  # so that the next one, which is job 1 as well, is not the current one
@@ -106,7 +110,7 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
 @pytest.mark.every_database
 def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a kill between a slice and its checkpoint: the run begins before what it has added."""
-    monkeypatch.setattr(building, "SLICE", 2)
+    monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["beans"] * 5))
     first = run_inline("rebuild_search_index", slice_after=1)
     run_inline("rebuild_search_index", state=first.state, slice_after=3)
@@ -188,10 +192,10 @@ def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: p
     boards.add(1, "beans")
     rebuild()
     stale = iter(["app_search_77"])
-    read = current_app().database.read
+    read = reader(current_app().database)
 
-    def late(work: object) -> object:
-        found = read(work)  # type: ignore[arg-type, var-annotated]
+    def late(work: Callable[[Connection], Any], /) -> Any:
+        found = read(work)
         return next(stale, found) if isinstance(found, str) else found
 
     assert find(late, "beans") == [Hit("post", 1, "Garden", "beans")]
@@ -203,7 +207,7 @@ def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
     rebuild()
     execute("UPDATE app_search_pointer SET name = 'app_posts; DROP TABLE app_posts'")
 
-    with pytest.raises(ValueError, match="is no search index"):
+    with pytest.raises(ValueError, match="is not the name of a search index"):
         search("beans")
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from handlers.boards.close_board import existing, notify_members
+from handlers.boards.closure import existing, notify_members
 from handlers.boards.export import open_draft, pack, write_draft
 from handlers.boards.tables import BoardRow, find_board, mark_archived
 from mayfly import Dead, Job, setting
