@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 from mayfly.errors import AppSchemaUnknown
 from mayfly.schema.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
 
-NEWEST = "0007"
+NEWEST = "0001"
 OURS = {
     "app_idempotency", "app_cooldowns", "app_people", "app_boards", "app_members", "app_channels", "app_posts",
     "app_suppressions", "app_templates", "app_recipients", "app_blasts", "app_blast_mails", "app_subscriptions",

@@ -1,4 +1,4 @@
-"""What is dear to import, and needed by some handlers alone: the libraries of extras, and the network's modules."""
+"""Modules that are slow to import and needed by some handlers only: extras, network modules, SQLAlchemy."""
 
 from configparser import ConfigParser
 from importlib.metadata import packages_distributions
@@ -9,11 +9,11 @@ from packaging.utils import canonicalize_name
 from tests.process.installation import CHECKOUT
 
 NOT_OF_HANDLERS = {"postgres", "metrics", "otel", "console", "test", "bench"}
-STANDARD = {"smtplib", "ssl", "http.client"}
+OTHERS = {"smtplib", "ssl", "http.client", "sqlalchemy"}
 
 
 def extras() -> dict[str, set[str]]:
-    """The modules of each extra that some handlers need, as setup.cfg names them."""
+    """The modules of each extra for handlers, by setup.cfg."""
     config = ConfigParser()
     config.read(CHECKOUT / "setup.cfg")
     modules: dict[str, set[str]] = {}
@@ -27,8 +27,8 @@ def extras() -> dict[str, set[str]]:
     }
 
 
-def dear_modules() -> set[str]:
-    return STANDARD.union(*extras().values())
+def heavy_modules() -> set[str]:
+    return OTHERS.union(*extras().values())
 
 
 def _name(line: str) -> str:

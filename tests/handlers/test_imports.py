@@ -1,4 +1,4 @@
-"""Handlers are light: to know them all costs none of what they need, and what one area lacks is no other's matter."""
+"""Loading all handlers imports none of their libraries, and a missing library breaks one area only."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.handlers.heavy_modules import dear_modules, extras
+from tests.handlers.heavy_modules import extras, heavy_modules
 from tests.handlers.notify.browsers import Browser
 from tests.handlers.rows import insert
 from tests.process.installation import CHECKOUT
@@ -40,17 +40,17 @@ def printed(script: str) -> str:
     ).stdout
 
 
-def test_to_know_all_handlers_imports_nothing_dear() -> None:
-    """A runner of any lane begins with that."""
+def test_loading_all_handlers_imports_no_heavy_module() -> None:
+    """A runner of any lane starts by loading them, and may need no database queries of its own."""
     types, failures, modules = json.loads(printed(LOAD.format(blocked=[])))
 
     assert {"send_email", "notify_push", "health_check"} <= set(types)
     assert failures == {}
-    assert dear_modules() & set(modules) == set()
+    assert heavy_modules() & set(modules) == set()
 
 
-def test_to_know_all_handlers_needs_no_extra() -> None:
-    """With none installed each type is known, and each module can be imported."""
+def test_loading_all_handlers_needs_no_extra() -> None:
+    """Every type is known if no extra is installed."""
     everything = sorted(set().union(*extras().values()))
 
     types, failures, _ = json.loads(printed(LOAD.format(blocked=everything)))
@@ -70,10 +70,10 @@ def test_to_know_all_handlers_needs_no_extra() -> None:
         ("urllib3", "HTTP calls need urllib3: pip install 'mayfly-jobs[http]'"),
     ],
 )
-def test_what_is_missing_breaks_its_area_alone(
+def test_a_missing_library_breaks_its_area_only(
     platform_url: str, monkeypatch: pytest.MonkeyPatch, missing: str, sentence: str
 ) -> None:
-    """With a sentence that says what to install; jobs of other areas are done."""
+    """The error says what to install; jobs of other areas are done."""
     monkeypatch.setenv("VAPID_PRIVATE_KEY", "x" * 43)
     monkeypatch.setenv("VAPID_SUBJECT", "mailto:ops@shop.example")
     subscription = {"id": 1, "person_id": 7, "kind": "webpush", "url": "https://push.example/x", **Browser().keys}

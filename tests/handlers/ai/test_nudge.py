@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 from freezegun import freeze_time
+from sqlalchemy import select
 
 from handlers.ai import tables
 from handlers.ai.answers import MAX_NUDGE_LENGTH
 from handlers.ai.tables import QuietPeriod, claim_nudge, end_nudge
+from handlers.boards.tables import boards as board_table
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
 from tests.handlers.ai.boards import Boards, execute, rows, run_again, traces
@@ -89,7 +91,7 @@ def as_other(job: Job) -> Job:
 @pytest.mark.every_database
 def test_two_hosts_that_both_saw_it_quiet_do_not_both_ask(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
     """The row decides, and not what was seen before it was written. On every database."""
-    monkeypatch.setattr(tables, "IS_QUIET", "SELECT id FROM app_boards WHERE id = :board_id")
+    monkeypatch.setattr(tables, "_quiet", lambda _job, _quiet: select(board_table.c.id))
     boards.add(1, "Beans?")
     told: list[object] = []
 

@@ -93,7 +93,7 @@ def test_what_is_no_completion_is_asked_for_again(vendor: Provider, body: bytes)
     drained = ask()
 
     assert drained.outcomes == {"failed": 1}
-    assert "something that is no completion" in traces()[0]["error"]
+    assert "without a completion" in traces()[0]["error"]
 
 
 @pytest.mark.parametrize("cut", [True, False])

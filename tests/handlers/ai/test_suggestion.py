@@ -83,7 +83,7 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
     drained = drain()
 
     assert drained.outcomes == {"dead": 1}
-    assert "broke the asked shape twice" in str(drained.runs[0].reason)
+    assert "was invalid twice" in str(drained.runs[0].reason)
     assert (len(model.asked), len(traces()), boards.written()) == (2, 2, [])
 
 

@@ -78,7 +78,7 @@ def test_the_same_board_gives_the_same_bytes(
     archive()
     whole = (archives / "board-7.zip").read_bytes()
     community.execute("UPDATE app_boards SET state = 'closed', archived_at = NULL, archive = NULL WHERE id = 7")
-    monkeypatch.setattr("handlers.boards.export.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.export.PAGE_SIZE", 2)
 
     drained = archive(slice_after=1)
 
@@ -92,7 +92,7 @@ def test_a_draft_that_cannot_be_believed_is_begun_anew(
     community: Community, archives: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
     """Lost with its host, cut by it, or written over by somebody else between two slices."""
-    monkeypatch.setattr("handlers.boards.export.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.export.PAGE_SIZE", 2)
     closed_board(community)
     state = run_inline("archive_board", {"board": 7}, slice_after=4).state
     draft = archives / ".board-7.json"

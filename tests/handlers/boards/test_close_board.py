@@ -51,7 +51,7 @@ def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -
 
 def test_many_members_are_told_in_slices(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is left out and nobody is told twice, wherever the window ends."""
-    monkeypatch.setattr("handlers.boards.closure.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.closure.PAGE_SIZE", 2)
     community.board(7, members=range(1, 6))
 
     drained = close(slice_after=1)

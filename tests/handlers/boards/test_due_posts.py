@@ -64,7 +64,7 @@ def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypa
 @SQLITE
 def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each page with its jobs in one transaction."""
-    monkeypatch.setattr("handlers.boards.publication.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.publication.PAGE_SIZE", 2)
     community.board()
     for post_id in range(1, 6):
         community.post(post_id)

@@ -83,7 +83,7 @@ def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
 @pytest.mark.every_database
 def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
     """In slices, over people who have none; a second round finds nothing. On every database."""
-    monkeypatch.setattr("handlers.mail.digest.PAGE", 2)
+    monkeypatch.setattr("handlers.mail.digest.PAGE_SIZE", 2)
     community.board(7, members=(1, 2, 5))
     community.board(8, members=(3, 4, 6))
     community.published(1, author_id=2)
@@ -155,7 +155,7 @@ def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("email", "became", "why"),
     [
-        ("nobody", "dead", "person 1 has no address that mail could be sent to"),
+        ("nobody", "dead", "person 1 has no valid mail address"),
         (None, "cancelled", "there is no person 1"),
     ],
 )

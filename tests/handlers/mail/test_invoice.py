@@ -126,10 +126,8 @@ def test_numbers_have_no_gaps_whoever_comes_at_once(platform_url: str) -> None:
         try:
             with suppress(ConnectionError):
                 if work % 5 == 0:
-                    database.run_lent(
-                        lambda connection: fail_behind(issue(connection, invoice, ["Shop"], NOON, NOON))
-                    )
-            return database.run_lent(lambda connection: issue(connection, invoice, ["Shop"], NOON, NOON)).number
+                    database.run_lent(lambda connection: fail_after(number_of(connection)))
+            return database.run_lent(number_of).number
         finally:
             database.close()
 

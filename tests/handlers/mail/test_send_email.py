@@ -321,7 +321,7 @@ def test_an_answer_that_was_lost_is_held(office: ExitStack) -> None:
 
     assert (first.outcomes, again.outcomes) == ({"dead": 1}, {"dead": 1})
     assert "answer unknown (SMTPServerDisconnected): held, because it may have been sent" in error_of(first)
-    assert "answer unknown (its run ended before the answer came): held" in error_of(again)
+    assert "answer unknown (an earlier run ended before the reply): held" in error_of(again)
     assert post.counts == {"bob@example.com": 1}
 
 

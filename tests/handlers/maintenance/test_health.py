@@ -148,7 +148,7 @@ def test_an_account_that_is_left_alone_is_red_and_not_asked(healthy: pytest.Monk
     run = look(only=["smtp"])
 
     assert run.kind == "dead"
-    assert f"a@b.example/127.0.0.1:{port}: its login failed: left alone until 12:30 UTC" in str(run.reason)
+    assert f"a@b.example/127.0.0.1:{port}: its login failed: not used until 12:30 UTC" in str(run.reason)
     assert "c@d.example/127.0.0.1:587: ConnectionRefusedError" in str(run.reason)
 
 
@@ -194,7 +194,7 @@ def test_providers_that_others_name_are_looked_at(healthy: pytest.MonkeyPatch, p
         run = look(only=["providers"])
 
     healths = {what: health for what, (health, _) in found(platform).items()}
-    assert run.reason == "red: provider SCRAPERS 3: is no URL"
+    assert run.reason == "red: provider SCRAPERS 3: is not a URL"
     assert healths == {"provider SCRAPERS 1": "green", "provider SCRAPERS 2": "green", "provider SCRAPERS 3": "red"}
     assert "s3cret" not in str(found(platform))
 

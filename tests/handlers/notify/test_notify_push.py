@@ -293,8 +293,8 @@ def test_keys_that_cannot_be_used_are_final(
 @pytest.mark.parametrize(
     ("kind", "columns", "reason"),
     [
-        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is none"),
-        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is none"),
+        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is not valid"),
+        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is not valid"),
         ("ntfy", {"url": "http://s3cret.example/"}, "the URL of subscription 1 names no topic"),
         ("ntfy", {"token": "t0ken\ns3cret"}, "the token of subscription 1 cannot be used"),
         ("webhook", {"url": "ftp://push.example/s3cret"}, "the base URL of an integration must begin with http"),

@@ -119,13 +119,13 @@ def test_one_name_says_one_thing(tables: Tables) -> None:
     drained = fan_out()
 
     assert drained.outcomes == {"dead": 1}
-    assert "the blast spring says something else already" in str(drained.runs[0].outcome.error)
+    assert "the blast spring exists with another text" in str(drained.runs[0].outcome.error)
     assert len(blasts(tables)) == 1
 
 
 def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """In as many slices as it takes, with the figures of one."""
-    monkeypatch.setattr(blast, "STEP", 2)
+    monkeypatch.setattr(blast, "STEP_SIZE", 2)
     people = [f"p{number}@example.com" for number in range(7)]
     tables.people([*people, people[0].upper(), people[6].upper()])
     write()
@@ -139,7 +139,7 @@ def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.Monk
 
 def test_a_step_that_is_repeated_enqueues_nothing_twice(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     """As after a kill between the mails and the checkpoint: the same place again, and the same figures."""
-    monkeypatch.setattr(blast, "STEP", 3)
+    monkeypatch.setattr(blast, "STEP_SIZE", 3)
     tables.people(f"{number}@example.com" for number in range(5))
     write()
     fan_out()

@@ -86,7 +86,7 @@ def test_a_mail_that_waits_is_cancelled_when_its_recipient_leaves(tables: Tables
     outcomes = drain().outcomes
 
     assert outcomes == {"cancelled": 1, "done": 1}
-    assert enqueued_jobs()[0].last_error == "ann@example.com is not written to any more: unsubscribed"
+    assert enqueued_jobs()[0].last_error == "ann@example.com is suppressed: unsubscribed"
     assert [message["Subject"] for _, message in post.taken] == ["Your receipt"]
 
 

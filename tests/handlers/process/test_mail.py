@@ -39,7 +39,7 @@ def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(installat
     errors = [job.last_error for job in jobs.values() if job.status == "dead"]
     assert sorted(stop.moment for stop in killed) == sorted([*before, *IN_DOUBT])
     assert {recipient for recipient, job in jobs.items() if job.status != "done"} == doubtful
-    assert sum("answer unknown (its run ended before the answer came): held" in each for each in errors) >= 2
+    assert sum("answer unknown (an earlier run ended before the reply): held" in each for each in errors) >= 2
     assert set(post.counts.values()) == {1}
     assert len(ids.keys() - post.counts.keys()) == 1  # the one whose message was asked for, and never sent
     assert ids.keys() - post.counts.keys() <= doubtful

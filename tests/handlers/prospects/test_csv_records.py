@@ -49,7 +49,7 @@ def test_what_breaks_the_rules_costs_one_line() -> None:
     assert [each.fields[0] for each in found if each.problem is None] == ["a", "2", "4", "6"]
     assert next((each.line, each.fields) for each in found if each.problem) == (2, ['1,"never closed'])
     assert [each.line for each in found if each.problem] == [2, 4, 6]
-    assert [each.problem for each in found][5] == "it is not written in utf-8"
+    assert [each.problem for each in found][5] == "it is not valid utf-8"
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
@@ -66,7 +66,7 @@ def test_a_field_of_5_mb_is_not_kept_in_memory(encoding: str, field: str, lines:
 
     wrong = next(each for each in found if each.problem)
     assert wrong.line == 2
-    assert wrong.problem == f"it has more than {MAX_RECORD_BYTES:,} bytes, or a quote in it is never closed"
+    assert wrong.problem == f"it has more than {MAX_RECORD_BYTES:,} bytes, or an unclosed quote"
     assert max(len(each) for each in wrong.fields) <= 1 << 16
     assert (len(found), found[-1].fields) == (2 + lines, ["2", "fine"])
 
@@ -113,7 +113,7 @@ def test_encodings_are_found(content: bytes, encoding: str) -> None:
 
 def test_utf_32_is_refused_with_a_sentence() -> None:
     """Its mark begins as that of UTF-16 does."""
-    with pytest.raises(Dead, match="UTF-32, which is not read"):
+    with pytest.raises(Dead, match="UTF-32, which is not supported"):
         detect_format("email".encode("utf-32"), {}, None, None)
 
 

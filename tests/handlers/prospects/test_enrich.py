@@ -115,7 +115,7 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
         (401, {}, "answers", "dead", "127.0.0.1 answered 401"),
         (400, {}, "answers", "dead", "127.0.0.1 answered 400"),
         (500, {}, "answers", "failed", "127.0.0.1 answered 500"),
-        (403, {}, "answers", "failed", "asked too often"),
+        (403, {}, "answers", "failed", "too many requests"),
         (202, {}, "answers", "failed", "still verifying"),
         (200, {}, "half", "failed", "broke the connection"),
         (200, {}, "garbage", "failed", "broke the connection"),
@@ -214,7 +214,7 @@ def test_one_who_is_not_to_be_asked_for(platform: str, hunter: Provider) -> None
 
     drained = enrich(ann(platform, email="ann@acme.example"))
 
-    assert drained.runs[-1].result["email_status"] == "not to be asked"
+    assert drained.runs[-1].result["email_status"] == "opted out"
 
 
 def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
