@@ -281,7 +281,7 @@ class Job:
         return self.lifeline.database.run_lent(work)
 
     def read(self, work: "Callable[[SqlConnection], T]") -> T:
-        """Call `work(connection)` to query the database; returns its result. Nothing is locked, nothing may be written.
+        """Call `work(connection)` to query the database; returns its result. It must not write.
 
         `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
         """

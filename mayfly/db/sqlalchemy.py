@@ -1,4 +1,4 @@
-"""One of the library's connections as a SQLAlchemy Connection: what handlers get from job.read, write and transaction."""
+"""SQLAlchemy connections on the library's own connections: what job.read, job.write and job.transaction() give."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -106,7 +106,7 @@ def test_a_stream_that_nobody_asked_for_is_asked_for_again(boards: Boards, model
 
     assert model.asked[0].body["stream"] is False
     assert drained.outcomes == {"failed": 1}
-    assert ("ProtocolError" if cut else "no completion") in traces()[0]["error"]
+    assert ("ProtocolError" if cut else "without a completion") in traces()[0]["error"]
     assert boards.written() == []
 
 
