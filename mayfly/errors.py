@@ -352,6 +352,14 @@ class DuplicateHandler(HandlerError):
         )
 
 
+MISSING_MODULE_ADVICE = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
+
+
+class HandlerModuleMissing(HandlerError):
+    def __init__(self, module: str) -> None:
+        super().__init__(f"There is no module {module}. {MISSING_MODULE_ADVICE}.")
+
+
 class BadHandler(HandlerError):
     def __init__(self, type_name: str, where: str, reason: str) -> None:
         super().__init__(f"The handler for {type_name} ({where}) {reason}.")

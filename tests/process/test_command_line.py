@@ -136,6 +136,15 @@ def test_migrate_says_what_it_did_and_can_be_repeated(database_url: str, embedde
     assert (second.returncode, second.stdout) == (0, "The schema is up to date (version 0007).\n")
 
 
+def test_migrate_app_without_handlers_says_what_to_do(embedded: Installation) -> None:
+    """A sentence, and no traceback."""
+    ran = mayfly(embedded, "migrate", "--app", HANDLERS="no_such_module")
+
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("There is no module no_such_module. Put it into MAYFLY_HOME")
+    assert len(ran.stderr.splitlines()) == 1
+
+
 def test_migrate_prints_sql_without_touching_the_database(database_url: str, embedded: Installation) -> None:
     """--sql is for those who may not let programs change tables."""
     ran = mayfly(embedded, "migrate", "--sql", DATABASE_URL=database_url)

@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from mayfly import registry
-from mayfly.errors import BadHandler, DuplicateHandler, HandlerError
+from mayfly.errors import BadHandler, DuplicateHandler, HandlerError, HandlerModuleMissing
 from mayfly.job import Job
 from mayfly.queue.policy import Backoff
-from mayfly.registry import Handler, Registry, handler, load_handlers
+from mayfly.registry import Handler, Registry, handler, load_handlers, packages_named
 
 
 class Nap(BaseModel):
@@ -408,3 +408,25 @@ def test_a_misspelled_type_has_a_nearest_name(asked: str, nearest: str | None) -
     found = Registry({name: Handler(name, no_payload) for name in ("send_email", "nap")})
 
     assert found.nearest(asked) == nearest
+
+
+def test_a_module_that_is_missing_says_what_to_do() -> None:
+    """As after `pip install`, where nothing named handlers is in MAYFLY_HOME yet."""
+    failures = load_handlers(["no_such_module"]).failures
+
+    advice = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
+    assert failures["no_such_module"] == f"ModuleNotFoundError: No module named 'no_such_module'. {advice}"
+    with pytest.raises(HandlerModuleMissing, match=f"There is no module no_such_module. {advice}"):
+        list(packages_named(["no_such_module"]))
+
+
+def test_the_default_module_may_be_missing_where_distributions_bring_handlers(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is the default of HANDLERS, and nobody has to write such a package."""
+    monkeypatch.setattr("mayfly.registry.DEFAULT_MODULE", "no_such_module")
+    write({**installed("plugin_jobs"), "plugin_jobs.py": module("nap")})
+
+    found = load_handlers(["no_such_module"])
+
+    assert (set(found.handlers), found.failures) == ({"nap"}, {})
