@@ -2,7 +2,7 @@
 
 from configparser import ConfigParser
 
-from setuptools import find_packages
+from setuptools import find_packages  # type: ignore[import-untyped]
 
 from tests.process.installation import CHECKOUT
 

@@ -355,8 +355,11 @@ def test_a_missing_module_is_recorded(write: Write) -> None:
     write({"there.py": module("nap")})
     found = load_handlers(["not_there", "there"])
 
-    assert found.failures == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}
+    advice = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
+    assert found.failures == {"not_there": f"ModuleNotFoundError: No module named 'not_there'. {advice}"}
     assert list(found.handlers) == ["nap"]
+    with pytest.raises(HandlerModuleMissing, match=f"There is no module not_there. {advice}"):
+        list(packages_named(["not_there"]))
 
 
 def test_a_module_that_was_put_right_loads(write: Write) -> None:
@@ -408,16 +411,6 @@ def test_a_misspelled_type_has_a_nearest_name(asked: str, nearest: str | None) -
     found = Registry({name: Handler(name, no_payload) for name in ("send_email", "nap")})
 
     assert found.nearest(asked) == nearest
-
-
-def test_a_module_that_is_missing_says_what_to_do() -> None:
-    """As after `pip install`, where nothing named handlers is in MAYFLY_HOME yet."""
-    failures = load_handlers(["no_such_module"]).failures
-
-    advice = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
-    assert failures["no_such_module"] == f"ModuleNotFoundError: No module named 'no_such_module'. {advice}"
-    with pytest.raises(HandlerModuleMissing, match=f"There is no module no_such_module. {advice}"):
-        list(packages_named(["no_such_module"]))
 
 
 def test_the_default_module_may_be_missing_where_distributions_bring_handlers(
