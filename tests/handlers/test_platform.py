@@ -14,7 +14,7 @@ from mayfly.settings import Settings, load
 from tests.process.installation import CHECKOUT
 
 HANDLERS = CHECKOUT / "handlers"
-PAGE = CHECKOUT / "docs" / "platform.md"
+PAGE = HANDLERS / "README.md"
 POOLS = {"email": 3, "outreach": 4, "data": 2, "enrich": 2, "ai": 1, "notify": 2, "misc": 1}
 
 
