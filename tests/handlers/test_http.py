@@ -1,4 +1,4 @@
-"""Calls to the outside: what each answer, and each lack of one, means for the job."""
+"""HTTP calls: the outcome for each answer, and for none."""
 
 import gzip
 import subprocess
@@ -25,8 +25,8 @@ def vendor() -> Iterator[Provider]:
         yield given
 
 
-def test_what_is_asked_and_answered(vendor: Provider) -> None:
-    """JSON both ways, with the headers of the vendor and of the call, below the base URL."""
+def test_requests_and_answers_are_json(vendor: Provider) -> None:
+    """With the headers of client and call, below the base URL."""
     vendor.body = b'{"id": 7}'
     outside = HttpClient(f"{vendor.url}/v1/", headers={"Authorization": "Bearer key"})
 
@@ -41,8 +41,8 @@ def test_what_is_asked_and_answered(vendor: Provider) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 422])
-def test_what_is_our_fault_is_final(vendor: Provider, status: int) -> None:
-    """With what was said; neither the path nor the query is shown, a key may be in them."""
+def test_client_errors_are_final(vendor: Provider, status: int) -> None:
+    """With the answer; neither path nor query is shown, since they may contain a key."""
     vendor.status, vendor.body = status, b"no such\nthing"
 
     with pytest.raises(Dead) as raised:
@@ -51,8 +51,8 @@ def test_what_is_our_fault_is_final(vendor: Provider, status: int) -> None:
     assert str(raised.value) == f"127.0.0.1 answered {status}: no such thing"
 
 
-def test_what_the_caller_has_words_for_is_an_answer(vendor: Provider) -> None:
-    """Vendors have their own ideas of some statuses."""
+def test_expected_statuses_are_returned(vendor: Provider) -> None:
+    """For vendors that use a status differently."""
     vendor.status, vendor.body = 403, b"slow down"
 
     answer = HttpClient(vendor.url).get(expected=(403,))
@@ -61,8 +61,8 @@ def test_what_the_caller_has_words_for_is_an_answer(vendor: Provider) -> None:
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
-def test_what_may_pass_is_tried_again(vendor: Provider, status: int) -> None:
-    """After the usual time, where none was asked for."""
+def test_temporary_errors_are_retried(vendor: Provider, status: int) -> None:
+    """After the usual backoff without Retry-After."""
     vendor.status = status
 
     with pytest.raises(Retry, match=f"answered {status}") as raised:
@@ -71,8 +71,8 @@ def test_what_may_pass_is_tried_again(vendor: Provider, status: int) -> None:
     assert raised.value.after is None
 
 
-def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> None:
-    """And no attempt is spent for it."""
+def test_retry_after_snoozes_the_job(vendor: Provider) -> None:
+    """Without using an attempt."""
     vendor.status, vendor.headers = 429, {"Retry-After": "90"}
 
     with pytest.raises(Snooze) as raised:
@@ -81,8 +81,8 @@ def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> Non
     assert raised.value.after == 90
 
 
-def test_a_date_is_as_good_as_seconds(vendor: Provider) -> None:
-    """It is the vendor's clock against ours: a few seconds do not matter."""
+def test_retry_after_may_be_a_date(vendor: Provider) -> None:
+    """By the vendor's clock: a few seconds do not matter."""
     at = datetime.now(UTC) + timedelta(minutes=5)
     vendor.status, vendor.headers = 503, {"Retry-After": format_datetime(at, usegmt=True)}
 
@@ -108,30 +108,30 @@ def test_a_date_is_as_good_as_seconds(vendor: Provider) -> None:
         (None, None),
     ],
 )
-def test_how_long_a_vendor_may_ask_for(header: str | None, seconds: float | None) -> None:
-    """From a second to a day; what is no time is no wish."""
+def test_retry_after_is_bounded(header: str | None, seconds: float | None) -> None:
+    """1 second to 1 day; invalid values are ignored."""
     assert wait_seconds(header, NOON) == seconds
 
 
 @pytest.mark.parametrize("manner", ["half", "garbage"])
-def test_an_answer_that_breaks_off_is_asked_for_again(vendor: Provider, manner: str) -> None:
-    """Half an answer is none, whatever its status was."""
+def test_an_incomplete_answer_is_retried(vendor: Provider, manner: str) -> None:
+    """Whatever its status was."""
     vendor.manner = manner
 
     with pytest.raises(Retry, match=r"127\.0\.0\.1 cannot be reached, or broke the connection: ProtocolError"):
         HttpClient(vendor.url).get()
 
 
-def test_an_answer_that_is_no_json_is_asked_for_again(vendor: Provider) -> None:
-    """Proxies answer 200 with a page of excuses."""
+def test_an_answer_that_is_not_json_is_retried(vendor: Provider) -> None:
+    """Proxies answer 200 with an error page."""
     vendor.body = b"<html>We are sorry</html>"
 
     with pytest.raises(Retry, match="answered 200 with a body that is not JSON"):
         HttpClient(vendor.url).get().json()
 
 
-def test_nobody_waits_for_ever(vendor: Provider) -> None:
-    """Neither for the first byte nor for the last."""
+def test_answers_have_a_timeout(vendor: Provider) -> None:
+    """For the first byte and for the last."""
     vendor.manner = "silent"
     with pytest.raises(Retry, match="ReadTimeoutError"):
         HttpClient(vendor.url, answer_seconds=0.3).get()
@@ -140,15 +140,15 @@ def test_nobody_waits_for_ever(vendor: Provider) -> None:
         HttpClient(vendor.url, answer_seconds=1.5).get()
 
 
-def test_nobody_there_is_tried_again() -> None:
-    """A vendor that is being deployed."""
+def test_a_failed_connection_is_retried() -> None:
+    """For example during a deployment of the vendor."""
     with pytest.raises(Retry, match="cannot be reached"):
         HttpClient(f"http://127.0.0.1:{free_port()}").get()
 
 
 @pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips"])
-def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Provider, manner: str) -> None:
-    """Both are tried again; but only of the first it is unknown whether it has done what it was asked for."""
+def test_unknown_answers_differ_from_failed_connections(vendor: Provider, manner: str) -> None:
+    """Both are retried, but only the first may have had an effect."""
     vendor.manner = manner
 
     with pytest.raises(ResponseUnknown):
@@ -160,8 +160,8 @@ def test_one_who_may_have_heard_is_told_from_one_who_was_not_reached(vendor: Pro
 
 
 @pytest.mark.parametrize("status", [302, 404, 429, 503])
-def test_who_asks_for_a_status_is_given_it(vendor: Provider, status: int) -> None:
-    """As an answer like others; any other status means what it always does."""
+def test_an_expected_status_is_an_answer(vendor: Provider, status: int) -> None:
+    """Other statuses mean what they always do."""
     vendor.status, vendor.body = status, b"said"
     outside = HttpClient(vendor.url)
 
@@ -172,8 +172,8 @@ def test_who_asks_for_a_status_is_given_it(vendor: Provider, status: int) -> Non
         outside.call("POST", "/x", b"", expected=(200, 999))
 
 
-def test_what_was_answered_need_not_be_quoted(vendor: Provider) -> None:
-    """Some repeat the URL that they were asked by."""
+def test_answers_need_not_be_quoted(vendor: Provider) -> None:
+    """Some contain the URL of the request."""
     vendor.status, vendor.body = 403, b"/hooks/s3cret is not yours"
 
     with pytest.raises(Dead) as raised:
@@ -182,8 +182,8 @@ def test_what_was_answered_need_not_be_quoted(vendor: Provider) -> None:
     assert str(raised.value) == "127.0.0.1 answered 403"
 
 
-def test_an_address_of_our_own_is_told_nothing(vendor: Provider) -> None:
-    """Where a URL came from somebody else than the operator."""
+def test_private_addresses_are_refused(vendor: Provider) -> None:
+    """For URLs that do not come from the operator."""
     with pytest.raises(Dead, match=r"127\.0\.0\.1 is not a public address"):
         HttpClient(vendor.url, public_only=True).post("/x", {"secret": 1})
 
@@ -191,7 +191,7 @@ def test_an_address_of_our_own_is_told_nothing(vendor: Provider) -> None:
 
 
 def test_a_huge_answer_is_not_read(vendor: Provider) -> None:
-    """Final, because it will not be smaller tomorrow; and the rest of the 50 MB is not even sent."""
+    """It is final, and the rest of the 50 MB is not transferred."""
     vendor.manner = "huge"
 
     with pytest.raises(Dead, match="more than 1,048,576 bytes"):
@@ -200,8 +200,8 @@ def test_a_huge_answer_is_not_read(vendor: Provider) -> None:
     assert vendor.sent < 20 * MIB
 
 
-def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_read(vendor: Provider) -> None:
-    """The limit counts what would be in memory."""
+def test_a_decompression_bomb_is_not_read(vendor: Provider) -> None:
+    """The limit counts decompressed bytes."""
     vendor.body, vendor.headers = gzip.compress(bytes(50 * MIB)), {"Content-Encoding": "gzip"}
 
     with pytest.raises(Dead, match="more than 1,048,576 bytes"):
@@ -209,7 +209,7 @@ def test_a_small_answer_that_unpacks_to_a_huge_one_is_not_read(vendor: Provider)
 
 
 def test_redirects_are_not_followed(vendor: Provider) -> None:
-    """A key that was meant for one host is not carried to another."""
+    """A key for one host is not sent to another."""
     vendor.status, vendor.headers = 302, {"Location": f"{vendor.url}/elsewhere"}
 
     with pytest.raises(Dead, match="answered 302"):
@@ -219,14 +219,14 @@ def test_redirects_are_not_followed(vendor: Provider) -> None:
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://vendor.example", "vendor.example", "http://"])
-def test_a_base_url_must_be_one_of_http(url: str) -> None:
-    """It is a setting: said once, and not tried five times."""
+def test_a_base_url_must_be_http(url: str) -> None:
+    """An invalid setting is final."""
     with pytest.raises(Dead, match="must begin with http"):
         HttpClient(url)
 
 
-def test_without_the_library_there_is_a_sentence() -> None:
-    """And only for who calls somebody: to import the client needs nothing."""
+def test_a_missing_library_is_an_error_message() -> None:
+    """Only when a call is made."""
     script = (
         "import sys; sys.modules['urllib3'] = None\n"
         "from handlers.http import HttpClient\n"

@@ -1,4 +1,4 @@
-"""Doubt: what a lane says of effects that may have happened already, and what handlers make of it."""
+"""Effects that may have happened: the lane's on_doubt, and what handlers do."""
 
 import pytest
 
@@ -16,8 +16,8 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 @SQLITE
 @pytest.mark.parametrize("kind", ["plain", "async"])
 @pytest.mark.parametrize("word", ["hold", "resend", None])
-def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: str) -> None:
-    """Wherever its handler runs; where the lane says nothing, what is usual for that effect holds."""
+def test_a_job_knows_on_doubt_of_its_lane(platform: str, word: str | None, kind: str) -> None:
+    """In plain and async handlers; without it the handler's default holds."""
     app = current_app()
     app.settings = app.settings.replace(lanes={"receipts": LaneSettings(on_doubt=word)})
     told: dict[str, tuple[str | None, bool, bool]] = {}
@@ -42,10 +42,10 @@ def test_a_job_knows_what_its_lane_says(platform: str, word: str | None, kind: s
 
 
 @pytest.mark.every_database
-def test_without_its_tables_a_job_says_what_to_run(
+def test_a_missing_table_says_what_to_run(
     engine_name: str, databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With Mayfly's own tables alone. On every database."""
+    """With Mayfly's own tables only. On every database."""
     monkeypatch.setenv("SMTP_ACCOUNTS", "smtp://127.0.0.1:1?from=ann@shop.example&tls=none")
     with databases.fresh(engine_name, migrate) as url, using_database(url):
         enqueue("send_email", {"to": "bob@example.com", "subject": "Hello", "text": "Dear Bob"}, max_attempts=1)

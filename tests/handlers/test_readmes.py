@@ -16,8 +16,8 @@ MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_example_passes_the_door(name: str) -> None:
-    """As it stands in the shell's quotes."""
+def test_the_example_is_a_valid_payload(name: str) -> None:
+    """As written in shell quotes."""
     [payload] = re.findall(r"^mayfly enqueue \w+ '(.+)'$", page(name), flags=re.MULTILINE)
 
     assert isinstance(MODELS[name].model_validate(json.loads(payload)), BaseModel)
@@ -33,7 +33,7 @@ def test_the_first_table_has_every_field(name: str) -> None:
     assert fields == set(MODELS[name].model_fields)
 
 
-def test_the_page_says_what_is_a_bounce() -> None:
+def test_the_readme_lists_the_bounce_codes() -> None:
     """In the order of the code."""
     told = page("outreach").split("is put there as `bounced`")[1]
 

@@ -1,4 +1,4 @@
-"""Boards and posts in a test's database, and what has become of them."""
+"""Boards and posts in a test's database."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -53,5 +53,5 @@ def traces() -> list[dict[str, Any]]:
 
 
 def run_again() -> None:
-    """As if its runner had been killed before it could say that the job is done: each job is pending once more."""
+    """Make every job pending again, as if its runner had been killed before it settled the job."""
     execute("UPDATE mayfly_jobs SET status = 'pending', worker_id = NULL, finished_at = NULL")

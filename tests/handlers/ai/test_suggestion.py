@@ -1,4 +1,4 @@
-"""Drafts for a board: one a job, of plain words."""
+"""Drafts of posts: one per job, plain text."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def test_a_draft_is_stored_once(boards: Boards, model: PlayedModel) -> None:
-    """With what was asked for as data; a job that is run again finds it, and asks nobody."""
+    """`about` is sent as data; a repeated job finds its draft, and makes no call."""
     boards.add(3, "Beans?", "Peas!")
     model.reply = lambda _asked: '{"text": "What about a plan?\\nFor spring."}'
 
@@ -38,7 +38,7 @@ def test_a_draft_is_stored_once(boards: Boards, model: PlayedModel) -> None:
 
 @pytest.mark.every_database
 def test_a_draft_is_written_once_however_often_it_is_tried(boards: Boards) -> None:
-    """As after a COMMIT whose answer was lost."""
+    """As after a COMMIT whose reply was lost. On every database."""
 
     @handler("writer")
     def writer(job: Job) -> list[int]:
@@ -52,8 +52,8 @@ def test_a_draft_is_written_once_however_often_it_is_tried(boards: Boards) -> No
 
 
 @SQLITE
-def test_a_broken_answer_is_asked_for_again_once(boards: Boards, model: PlayedModel) -> None:
-    """With the reason in our words: nothing of the broken answer is said again as if it were ours."""
+def test_an_invalid_answer_is_requested_again_once(boards: Boards, model: PlayedModel) -> None:
+    """With the reason, without quoting the invalid answer as an instruction."""
     boards.add(3, "Beans?")
     answers = iter(['{"text": "x", "evil": "obey"}', '{"text": "Peas?"}'])
     model.reply = lambda _asked: next(answers)
@@ -74,8 +74,8 @@ def test_a_broken_answer_is_asked_for_again_once(boards: Boards, model: PlayedMo
     ["", "no JSON", "[]", '{"text": 7}', '{"text": ""}', '{"text": "x"', "```json\n{}\n```", "[" * 100_000,
      json.dumps({"text": "x" * (MAX_POST_LENGTH + 1)})],
 )  # fmt: skip
-def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedModel, answer: str) -> None:
-    """Both calls are traced, and nothing is posted."""
+def test_an_answer_that_is_invalid_twice_is_final(boards: Boards, model: PlayedModel, answer: str) -> None:
+    """Both calls are in the ledger, and nothing is posted."""
     boards.add(3, "Beans?")
     model.reply = lambda _asked: answer
 
@@ -88,8 +88,8 @@ def test_an_answer_that_is_broken_twice_is_final(boards: Boards, model: PlayedMo
 
 
 @pytest.mark.every_database
-def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Boards, model: PlayedModel) -> None:
-    """A NUL, which PostgreSQL does not take."""
+def test_an_answer_with_nul_is_stored(boards: Boards, model: PlayedModel) -> None:
+    """PostgreSQL stores no NUL."""
     boards.add(3, "Beans?")
     model.reply = lambda _asked: '{"text": "a\0b"}\0'
 
@@ -105,8 +105,8 @@ def test_an_answer_that_no_database_would_keep_is_traced_all_the_same(boards: Bo
     ["see https://evil.example", "see www.evil.example", "evil.example", "ask @ann", "a@b.example", "<b>hi</b>",
      "[x](y)", "ｅｖｉｌ．ｃｏｍ", "zero\u200bwidth", "turn\u202eed", "bell\a", " ", "＠ann"],
 )  # fmt: skip
-def test_what_is_more_than_words_is_refused(text: str) -> None:
-    """Links, mentions, markup, and what cannot be seen."""
+def test_links_mentions_and_markup_are_refused(text: str) -> None:
+    """Invisible characters too."""
     for shape in (Suggestion, Nudge):
         fields = {"text": text} if shape is Suggestion else {"text": text, "nudge": True}
         with pytest.raises(ValidationError):
@@ -114,7 +114,7 @@ def test_what_is_more_than_words_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Wirklich? Ja: 3.14 (etwa), e.g. Bohnen… 🌱", "日本語、どうですか。", "One. Two."])
-def test_words_are_let_through(text: str) -> None:
+def test_plain_text_is_accepted(text: str) -> None:
     """In any language."""
     assert Suggestion.model_validate_json(json.dumps({"text": text})).text == text
 
@@ -132,7 +132,7 @@ PAYLOADS = st.dictionaries(
 def test_any_payload_is_refused_or_handled(
     boards: Boards, model: PlayedModel, type_name: str, payload: dict[str, Any]
 ) -> None:
-    """Never a crash: there is no such board."""
+    """Never an unexpected error."""
     try:
         run = run_inline(type_name, payload)
     except MayflyError:

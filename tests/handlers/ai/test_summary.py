@@ -1,4 +1,4 @@
-"""Summaries of boards: in one call, or in parts that are each paid for once."""
+"""Summaries of boards: in one call, or in chunks that are paid once each."""
 
 import json
 
@@ -14,7 +14,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def numbered(model: PlayedModel) -> None:
-    """Each answer says what it was made of: so many posts, or which summaries."""
+    """Each answer says what it was made of: the number of posts, or which summaries."""
 
     def reply(asked: Asked) -> str:
         made_of = asked.data.get("summaries") or f"{len(asked.data['posts'])} posts"
@@ -25,7 +25,7 @@ def numbered(model: PlayedModel) -> None:
 
 @pytest.mark.every_database
 def test_a_board_is_summarised(boards: Boards, model: PlayedModel) -> None:
-    """Its published posts alone, without names; the summary is written down, and what it took."""
+    """Published posts only, without names. On every database."""
     boards.add(3, "Shall we plant beans?", "Peas!", title="Garden")
     boards.post(3, "secret draft", state="draft")
     boards.add(4, "Elsewhere")
@@ -51,14 +51,14 @@ def test_a_board_is_summarised(boards: Boards, model: PlayedModel) -> None:
 
 @pytest.fixture
 def long_board(boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch) -> int:
-    """One of four parts at the smallest context, a post of more than two parts among them."""
+    """Four chunks at the smallest context, with a post of more than two chunks."""
     monkeypatch.setenv("OPENAI_CONTEXT", "16000")
     numbered(model)
     return boards.add(3, *(["words " * 200] * 8), "long " * 6000, *(["ß" * 1000] * 2))
 
 
-def test_a_long_board_is_summarised_in_parts(long_board: int, model: PlayedModel) -> None:
-    """Every word is shown once, in order, none beyond the context; then one summary is made of those of the parts."""
+def test_a_long_board_is_summarised_in_chunks(long_board: int, model: PlayedModel) -> None:
+    """Every word is sent once, in order, within the context; then the summaries are summarized."""
     enqueue("ai_summarize_board", {"board": long_board})
     drained = drain()
 
@@ -73,8 +73,8 @@ def test_a_long_board_is_summarised_in_parts(long_board: int, model: PlayedModel
     assert rows("SELECT posts FROM app_board_summaries") == [(11,)]
 
 
-def test_a_part_that_is_paid_for_is_not_asked_again(long_board: int, model: PlayedModel) -> None:
-    """Each run is ended at its first checkpoint: all together ask what one would."""
+def test_a_chunk_is_not_requested_twice(long_board: int, model: PlayedModel) -> None:
+    """Runs that end at each checkpoint make together the calls of one run."""
     enqueue("ai_summarize_board", {"board": long_board})
     drained = drain(slice_after=1)
 
@@ -84,10 +84,10 @@ def test_a_part_that_is_paid_for_is_not_asked_again(long_board: int, model: Play
 
 
 @SQLITE
-def test_many_summaries_are_folded_before_they_outgrow_the_context(
+def test_summaries_are_folded_before_they_exceed_the_context(
     boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the board, no question is longer than the context."""
+    """No prompt is longer than the context, for boards of any length."""
     monkeypatch.setenv("OPENAI_CONTEXT", "16000")
     boards.add(3, *(["x" * 13_000] * 7))
     model.reply = lambda _asked: json.dumps({"summary": "€" * 1500})
@@ -103,7 +103,7 @@ def test_many_summaries_are_folded_before_they_outgrow_the_context(
 
 @SQLITE
 def test_a_board_without_posts_costs_nothing(boards: Boards, model: PlayedModel) -> None:
-    """And one that is not there is a mistake."""
+    """A missing board is an error."""
     boards.add(3)
     enqueue("ai_summarize_board", {"board": 3})
     enqueue("ai_summarize_board", {"board": 99})

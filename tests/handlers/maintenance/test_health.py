@@ -1,4 +1,4 @@
-"""The health check by real servers: what is green, what is red and therefore dead, and that it is quick."""
+"""The health check against real servers: what is green, what is red and therefore dead, and that it is quick."""
 
 import json
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture
 def healthy(platform: str, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """A host whose disks and memory are no matter."""
+    """A host with free disks and memory."""
     for name, value in ROOMY.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("SMTP_ACCOUNTS", raising=False)
@@ -49,14 +49,14 @@ def look(**payload: Any) -> Run:
 
 
 def found(url: str) -> dict[str, tuple[str, str]]:
-    """Of the last look: what, and how it is."""
+    """The findings of the last check, by name."""
     rows = select(url, "SELECT findings, worst FROM app_health ORDER BY job_id DESC")
     return {each["what"]: (each["health"], each["text"]) for each in json.loads(rows[0][0])}
 
 
 @pytest.mark.every_database
 def test_all_is_well(healthy: pytest.MonkeyPatch, platform: str) -> None:
-    """One row with the findings; the same look run again changes its own. On every database."""
+    """One row with the findings; a repeated check updates its own row. On every database."""
     run = look()
     again = "UPDATE mayfly_jobs SET status = 'pending', finished_at = NULL, attempts = 0"
     with opened(platform) as database:
@@ -84,7 +84,7 @@ def test_all_is_well(healthy: pytest.MonkeyPatch, platform: str) -> None:
 def test_thresholds_are_settings(
     healthy: pytest.MonkeyPatch, platform: str, setting: str, value: str, kind: str, what: str, health: str
 ) -> None:
-    """Yellow is shown, red is dead: with a row all the same, and what is red in the reason."""
+    """Yellow is stored, red makes the job dead, with a row and the reason."""
     healthy.setenv(setting, value)
 
     run = look()
@@ -97,7 +97,7 @@ def test_thresholds_are_settings(
 
 @SQLITE
 @pytest.mark.parametrize("value", ["85", "a,b", "95,85", "nan,nan", "0,0", "-1,5", "1,2,3", "1,inf"])
-def test_thresholds_that_are_none_are_final(healthy: pytest.MonkeyPatch, value: str) -> None:
+def test_invalid_thresholds_are_final(healthy: pytest.MonkeyPatch, value: str) -> None:
     """With the name of the setting and an example."""
     healthy.setenv("HEALTH_DISK", value)
 
@@ -136,8 +136,8 @@ def test_mail_accounts_are_logged_in_to_and_nothing_is_sent(
 
 
 @SQLITE
-def test_an_account_that_is_left_alone_is_red_and_not_asked(healthy: pytest.MonkeyPatch, platform: str) -> None:
-    """One more wrong login could lock it for longer; one that nobody answers for is red too."""
+def test_an_account_in_cooldown_is_red_without_a_login(healthy: pytest.MonkeyPatch, platform: str) -> None:
+    """Another failed login could lock it; an unreachable one is red too."""
     port = free_port()
     healthy.setenv(
         "SMTP_ACCOUNTS", f"smtp://127.0.0.1:{port}?from=a@b.example&tls=none smtp://127.0.0.1?from=c@d.example"
@@ -167,10 +167,10 @@ def test_an_account_that_is_left_alone_is_red_and_not_asked(healthy: pytest.Monk
         (200, "huge", "red", "more than 1,048,576 bytes"),
     ],
 )
-def test_providers_are_there_if_they_answer(
+def test_providers_are_green_if_they_answer(
     vendor: Provider, healthy: pytest.MonkeyPatch, platform: str, status: int, manner: str, health: str, text: str
 ) -> None:
-    """Be it with a refusal, for no key is shown to them."""
+    """Even with a refusal, since no key is sent."""
     seconds = {"silent": "0.3", "drips": "1.5"}.get(manner, "60")
     healthy.setenv("HEALTH_ANSWER", f"{seconds},{seconds}")
     vendor.status, vendor.manner = status, manner
@@ -184,8 +184,8 @@ def test_providers_are_there_if_they_answer(
 
 
 @SQLITE
-def test_providers_that_others_name_are_looked_at(healthy: pytest.MonkeyPatch, platform: str) -> None:
-    """HEALTH_PROVIDERS names settings; one may hold several URLs, and what is not set is not looked at."""
+def test_other_providers_can_be_configured(healthy: pytest.MonkeyPatch, platform: str) -> None:
+    """HEALTH_PROVIDERS names settings, each with one or more URLs; unset ones are skipped."""
     with ExitStack() as stack:
         first, second = (stack.enter_context(provider()) for _ in range(2))
         healthy.setenv("HEALTH_PROVIDERS", "SCRAPERS NOT_SET")
@@ -199,8 +199,8 @@ def test_providers_that_others_name_are_looked_at(healthy: pytest.MonkeyPatch, p
     assert "s3cret" not in str(found(platform))
 
 
-def test_probes_wait_side_by_side_and_not_for_ever() -> None:
-    """Whoever has not answered in time is red, and nobody waits for him."""
+def test_probes_run_concurrently_with_a_timeout() -> None:
+    """A probe without an answer in time is red."""
     over = Event()
 
     def hang() -> Finding:
@@ -213,8 +213,8 @@ def test_probes_wait_side_by_side_and_not_for_ever() -> None:
     assert findings == [Finding("late", "red", "no answer within 1 s"), Finding("fine", "green", "there")]
 
 
-def test_the_worst_of_all_is_what_counts() -> None:
-    """And nothing is as well as can be."""
+def test_the_worst_finding_counts() -> None:
+    """Without findings it is green."""
     findings = [Finding("a", "green", ""), Finding("b", "red", ""), Finding("c", "yellow", "")]
 
     assert [worst(findings), worst(findings[::2]), worst([])] == ["red", "yellow", "green"]

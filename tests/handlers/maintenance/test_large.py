@@ -1,4 +1,4 @@
-"""The same at the size of a platform that was let alone for a while: minutes, not hours, and nothing lost."""
+"""Maintenance of large tables: minutes, not hours, and nothing lost."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def measured(number: int) -> dict[str, object]:
 
 @pytest.mark.slow
 def test_many_points_are_added_up(platform: str) -> None:
-    """Of twenty figures over two days, each twentieth point a day late."""
+    """20 metrics over two days, every 20th point a day late."""
     for begin in range(0, MANY, PART):
         insert(platform, "app_metric_points", *map(measured, range(begin, begin + PART)))
     enqueue("metric_rollup")
@@ -36,7 +36,7 @@ def test_many_points_are_added_up(platform: str) -> None:
 
 @pytest.mark.slow
 def test_many_sessions_are_purged(platform: str) -> None:
-    """In slices of a thousand; those that are used stay."""
+    """1,000 per commit; used ones stay."""
     for begin in range(0, MANY, PART):
         insert(platform, "app_sessions", *(session(number, 40) for number in range(begin, begin + PART)))
     insert(platform, "app_sessions", session(-1, 1))

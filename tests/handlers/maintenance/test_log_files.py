@@ -1,4 +1,4 @@
-"""Log files that go: by age and by size, below one directory, and none that somebody writes to."""
+"""Deletion of log files by age and size, below one directory, except files in use."""
 
 import os
 from datetime import timedelta
@@ -16,7 +16,7 @@ from tests.examples import in_full
 
 @pytest.fixture
 def engine_name() -> str:
-    """No database can make a difference to files."""
+    """Files do not depend on the database."""
     return "sqlite"
 
 
@@ -47,8 +47,8 @@ def names_in(directory: Path) -> set[str]:
     }
 
 
-def test_old_files_go_and_nothing_else(platform: str, logs: Path) -> None:
-    """At any depth, rotated and packed ones too; what is no log is not ours. The second run finds none."""
+def test_old_files_are_deleted(platform: str, logs: Path) -> None:
+    """At any depth, rotated and compressed ones too; nothing else. The second run finds none."""
     for name in ("a.log", "a.log.1", "sub/deep/b.log.2.gz", "c.log-20260101"):
         make(logs / name, 31)
     make(logs / "young.log", 29)
@@ -62,7 +62,7 @@ def test_old_files_go_and_nothing_else(platform: str, logs: Path) -> None:
 
 
 def test_too_many_bytes_take_the_oldest_first(platform: str, logs: Path) -> None:
-    """Until what is left fits."""
+    """Until the rest fits."""
     for days in (1, 2, 3, 4):
         make(logs / f"{days}.log", days, size=100)
 
@@ -73,7 +73,7 @@ def test_too_many_bytes_take_the_oldest_first(platform: str, logs: Path) -> None
 
 
 def test_nothing_outside_is_touched(platform: str, logs: Path, tmp_path: Path) -> None:
-    """Neither through a link to a directory nor through one to a file, and the links stay as well."""
+    """Neither through a link to a directory nor to a file; the links stay too."""
     outside = make(tmp_path / "outside" / "precious.log", 400)
     (logs / "linked").symlink_to(outside.parent)
     (logs / "linked.log").symlink_to(outside)
@@ -86,8 +86,8 @@ def test_nothing_outside_is_touched(platform: str, logs: Path, tmp_path: Path) -
     assert names_in(logs) == {"linked", "linked.log"}
 
 
-def test_what_is_being_written_stays(platform: str, logs: Path) -> None:
-    """Because somebody has it open, or because it was written to within the hour; size and age do not matter."""
+def test_files_in_use_are_kept(platform: str, logs: Path) -> None:
+    """Open, or written to within the last hour, whatever their size and age."""
     quiet = make(logs / "quiet.log", 400)
     make(logs / "fresh.log", 0.01)
     make(logs / "old.log", 400)
@@ -100,7 +100,7 @@ def test_what_is_being_written_stays(platform: str, logs: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["logs", "/no/such/directory", "/etc/hostname"])
-def test_a_directory_that_is_none_is_final(platform: str, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_an_invalid_directory_is_final(platform: str, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     """With the name of the setting."""
     monkeypatch.setenv("LOG_FILES_DIR", value)
 
@@ -122,7 +122,7 @@ FILES = st.builds(
     max_bytes=st.integers(0, 2000),
 )
 def test_what_is_chosen(found: list[LogFile], in_use: set[tuple[int, int]], before: float, max_bytes: int) -> None:
-    """Nothing in use; all that is old; what is left fits, or is in use; and the oldest go first."""
+    """Nothing in use; everything old; the rest fits or is in use; the oldest first."""
     chosen = choose(found, in_use, before, max_bytes)
 
     left = [each for each in found if each not in chosen and each.identity not in in_use]
@@ -133,7 +133,7 @@ def test_what_is_chosen(found: list[LogFile], in_use: set[tuple[int, int]], befo
     assert max((each.modified for each in chosen), default=0) <= min((each.modified for each in left), default=100)
 
 
-def test_an_open_file_is_known_by_what_it_is(tmp_path: Path) -> None:
+def test_an_open_file_is_known_by_its_inode(tmp_path: Path) -> None:
     """Not by its name, which a rotation changes."""
     path = tmp_path / "app.log"
     with path.open("wb"):

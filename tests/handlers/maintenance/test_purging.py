@@ -1,4 +1,4 @@
-"""PurgeSessions and log rows that are old go, in slices; what is in use stays."""
+"""Old sessions and log rows are deleted in slices; used ones stay."""
 
 from datetime import datetime, timedelta
 
@@ -28,8 +28,8 @@ def session(number: int, days: float) -> dict[str, object]:
 
 
 @pytest.mark.every_database
-def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
-    """A thousand in a commit, and each window goes on where the last one ended; run again, it finds none."""
+def test_unused_sessions_are_purged_in_slices(platform: str) -> None:
+    """1,000 per commit; each slice continues the last; a repeated job finds none. On every database."""
     insert(platform, "app_sessions", *(session(number, 40) for number in range(ROWS_PER_COMMIT + 5)), session(-1, 20))
     enqueue("purge_sessions", {"days": 30})
 
@@ -44,7 +44,7 @@ def test_sessions_that_nobody_used_are_purged_in_slices(platform: str) -> None:
 
 @pytest.mark.every_database
 def test_log_rows_are_vacuumed_by_their_age(platform: str) -> None:
-    """Those of the last month stay; without a directory no file is looked at. On every database."""
+    """Without a directory no file is deleted. On every database."""
     rows = [{"logged_at": days_ago(days), "level": "info", "message": f"{days}"} for days in (29, 31, 400)]
     insert(platform, "app_log_rows", *rows)
     enqueue("vacuum_logs")
@@ -63,7 +63,7 @@ ANYTHING = st.one_of(
 @in_full(50)
 @given(model=st.sampled_from([PurgeSessions, VacuumLogs, RollUpMetrics, CheckHealth]), data=st.data())
 def test_any_payload_is_refused_or_keeps_at_least_a_day(model: type[BaseModel], data: st.DataObject) -> None:
-    """Whatever it is: no age can be so small that what is in use goes, nor so large that no calendar holds it."""
+    """No age is so small that used rows are deleted, nor too large for a date."""
     payload = data.draw(st.dictionaries(st.sampled_from([*model.model_fields, "extra"]), ANYTHING))
     try:
         made = model.model_validate(payload)

@@ -1,4 +1,4 @@
-"""Points are added up by minute, hour and day: each once, however late, however often, by however many."""
+"""Metric points are aggregated per minute, hour and day: each once, even if late, repeated or concurrent."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ def rolled_up(**payload: float) -> Any:
 
 
 def figures(url: str) -> dict[tuple[str, str, float], Sequence[float]]:
-    """By span, name and hours since the day began."""
+    """By span, name and hours since the beginning of the day."""
     return {
         (span, name, (utc_from_driver(at) - DAY) / timedelta(hours=1)): tuple(rest)
         for span, name, at, *rest in select(url, FIGURES)
@@ -39,7 +39,7 @@ def figures(url: str) -> dict[tuple[str, str, float], Sequence[float]]:
 
 
 def test_points_are_added_up_once(platform: str) -> None:
-    """Run again, the figures are the same."""
+    """A repeated job changes nothing."""
     insert(platform, "app_metric_points", point(10, 2.5), point(10.01, 4), point(11.5, -1), point(11.5, 8, "mails"))
 
     results = [rolled_up(), rolled_up()]
@@ -57,8 +57,8 @@ def test_points_are_added_up_once(platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_late_points_change_what_was_thought_complete(platform: str) -> None:
-    """Also when what they are added to has lost its points and its minutes by then. On every database."""
+def test_late_points_change_completed_rollups(platform: str) -> None:
+    """Even if their points and minutes were deleted meanwhile. On every database."""
     insert(platform, "app_metric_points", point(10, 2), point(10.5, 4))
     rolled_up(point_days=1, minute_days=1)
     emptied = select(platform, "SELECT COUNT(*) FROM app_metric_points")
@@ -73,8 +73,8 @@ def test_late_points_change_what_was_thought_complete(platform: str) -> None:
     }
 
 
-def test_points_are_removed_when_they_were_counted(platform: str) -> None:
-    """By their age, and not before: one that is as old when it comes is in its hour and its day."""
+def test_points_are_deleted_after_they_were_counted(platform: str) -> None:
+    """By age, and not before."""
     insert(platform, "app_metric_points", point(-24 * 30, 1), point(10, 1))
 
     rolled_up(point_days=7, minute_days=30)
@@ -84,8 +84,8 @@ def test_points_are_removed_when_they_were_counted(platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_minutes_are_removed_by_their_age(platform: str) -> None:
-    """Hours and days stay as they were."""
+def test_minutes_are_deleted_by_their_age(platform: str) -> None:
+    """Hours and days stay. On every database."""
     insert(platform, "app_metric_points", point(10, 2), point(10.5, 4), point(14, 1))
     rolled_up(minute_days=30)
     before = figures(platform)
@@ -97,8 +97,8 @@ def test_minutes_are_removed_by_their_age(platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
-    """Two hosts, each with connections of its own, over the same points. On every database."""
+def test_two_hosts_count_nothing_twice(platform: str) -> None:
+    """Each with connections of its own, over the same points. On every database."""
     total = 2 * ROWS_PER_COMMIT + 7
     insert(platform, "app_metric_points", *(point(number % 48, number, f"n{number % 3}") for number in range(total)))
     barrier = Barrier(2)
@@ -125,7 +125,7 @@ def test_two_at_a_time_count_nothing_twice(platform: str) -> None:
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_many_points_are_counted_in_slices(platform: str) -> None:
-    """A thousand in a commit; a window that ends is continued by the next."""
+    """1,000 per commit; the next slice continues."""
     insert(platform, "app_metric_points", *(point(1, 1) for _ in range(ROWS_PER_COMMIT + 1)))
     enqueue("metric_rollup")
 
@@ -148,7 +148,7 @@ POINTS = st.builds(
 @in_full(50)
 @given(st.lists(POINTS, min_size=1))
 def test_each_span_has_all_points(points: list[MetricPoint]) -> None:
-    """In whatever order: what minutes, hours and days say is the same."""
+    """In any order, minutes, hours and days have the same totals."""
     sums = add_up(points, DAY)
 
     for span in ("minute", "hour", "day"):
@@ -160,8 +160,8 @@ def test_each_span_has_all_points(points: list[MetricPoint]) -> None:
     assert sums == add_up(reversed(points), DAY)
 
 
-def test_what_is_no_number_is_in_no_sum() -> None:
-    """One of them would make a whole day of them."""
+def test_nan_and_infinity_are_ignored() -> None:
+    """One of them would spoil the sum of a day."""
     points = [MetricPoint("a", DAY, value) for value in (1.0, float("nan"), float("inf"))]
 
     assert add_up(points, DAY + timedelta(days=1)) == {

@@ -1,4 +1,4 @@
-"""Ways out: bounces, links to unsubscribe by, and what becomes of mails to who has left."""
+"""Suppressions: bounces, unsubscribe links, and mails to suppressed recipients."""
 
 import pytest
 from hypothesis import given
@@ -35,12 +35,12 @@ SUPPRESSIONS = "SELECT address, reason, detail FROM app_suppressions ORDER BY ad
     ],
 )
 def test_what_is_a_bounce(answer: str, to_recipient: bool, bounced: bool) -> None:
-    """That there is no such mailbox; not that somebody dislikes us, the sender, or the text."""
+    """A missing mailbox; not a refusal of the host, the sender or the text."""
     assert is_bounce(answer, to_recipient) is bounced
 
 
-def test_an_address_that_bounced_is_not_written_to_again(tables: Tables, post: Post) -> None:
-    """By the next blast; the server's words are kept."""
+def test_a_bounced_address_gets_no_more_mail(tables: Tables, post: Post) -> None:
+    """From the next blast; the server's reply is stored."""
     tables.people(["Ann@example.com", "bob@example.com", "carl@example.com"])
     post.at_rcpt["Ann@example.com"] = ["550 5.1.1 no such user"]
     post.at_data["carl@example.com"] = ["550 5.7.1 looks like spam"]
@@ -57,8 +57,8 @@ def test_an_address_that_bounced_is_not_written_to_again(tables: Tables, post: P
 
 
 @pytest.mark.every_database
-def test_who_leaves_is_not_written_to_any_more(tables: Tables, post: Post) -> None:
-    """By the link that was sent; twice is as good as once. On every database."""
+def test_an_unsubscribed_address_gets_no_more_mail(tables: Tables, post: Post) -> None:
+    """By the link in a mail; twice has the same effect. On every database."""
     tables.people(["Ann@example.com"])
     write()
     drain()
@@ -76,8 +76,8 @@ def test_who_leaves_is_not_written_to_any_more(tables: Tables, post: Post) -> No
 
 
 @SQLITE
-def test_a_mail_that_waits_is_cancelled_when_its_recipient_leaves(tables: Tables, post: Post) -> None:
-    """Only where one could unsubscribe: a receipt is sent all the same."""
+def test_a_pending_mail_to_an_unsubscribed_address_is_cancelled(tables: Tables, post: Post) -> None:
+    """Only bulk mail: a receipt is sent all the same."""
     tables.suppress("ann@example.com", "unsubscribed")
     mail = {"to": "Ann@example.com", "subject": "Hello", "text": "Dear you"}
     enqueue("send_email", {**mail, "unsubscribe": "https://shop.example/leave"})
@@ -91,8 +91,8 @@ def test_a_mail_that_waits_is_cancelled_when_its_recipient_leaves(tables: Tables
 
 
 @SQLITE
-def test_a_token_of_somebody_else_is_refused(tables: Tables) -> None:
-    """Nobody can be unsubscribed by who knows the address."""
+def test_a_forged_token_is_refused(tables: Tables) -> None:
+    """Knowing an address is not enough to unsubscribe it."""
     ours, theirs = token_for("ann@example.com", "s3cret"), token_for("bob@example.com", "guessed")
     enqueue("unsubscribe", {"token": theirs})
     enqueue("unsubscribe", {"token": f"{theirs.partition('.')[0]}.{ours.partition('.')[2]}"})
@@ -103,19 +103,19 @@ def test_a_token_of_somebody_else_is_refused(tables: Tables) -> None:
 
 @in_full(50)
 @given(st.from_regex(r"[A-Za-z0-9_.-]{1,80}", fullmatch=True))
-def test_no_token_is_made_up(token: str) -> None:
-    """Whatever it is, it is read or refused, and never an error."""
+def test_any_token_is_read_or_refused(token: str) -> None:
+    """Never an unexpected error."""
     assert address_of(token, "s3cret") is None
 
 
 @in_full(50)
 @given(st.emails())
-def test_a_token_is_its_address(address: str) -> None:
-    """However that is spelled."""
+def test_a_token_contains_its_address(address: str) -> None:
+    """In canonical form."""
     assert address_of(token_for(address.upper(), "s3cret"), "s3cret") == address.lower()
 
 
-def test_a_suppression_in_capitals_is_refused_by_the_table(tables: Tables) -> None:
-    """It would suppress nobody."""
+def test_a_suppression_in_upper_case_is_refused_by_the_table(tables: Tables) -> None:
+    """It would have no effect."""
     with pytest.raises(DBAPIError, match="app_suppressions_lower_case"):
         tables.suppress("Ann@example.com")

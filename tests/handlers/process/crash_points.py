@@ -1,4 +1,4 @@
-"""A blast in steps of two, whose runner is killed at the moments that a file names. Loaded as handlers are."""
+"""Handlers for tests: a blast in steps of two, whose runner is killed at points that a file names."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Kill -9 of runners: at a known moment, or at random moments until all jobs have ended."""
+"""Kill -9 of runners at a known point, or at random until all jobs have ended."""
 
 import os
 import random
@@ -21,7 +21,7 @@ STOPPED = (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def kill(pid: int) -> None:
-    """Wait until it is dead. Its parent may not have noticed yet."""
+    """And wait until it is dead."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
         process = psutil.Process(pid)
         os.kill(pid, signal.SIGKILL)
@@ -29,12 +29,12 @@ def kill(pid: int) -> None:
 
 
 def kill_one_at_work(installation: Installation) -> bool:
-    """Kill a runner that has a claimed job. Not one that was killed before, and not one that has ended its jobs."""
+    """Kill a runner with a claimed job, which was not killed before."""
     return any(_kill_at_work(installation, pid) for pid in _pids_at_work(installation))
 
 
 def _kill_at_work(installation: Installation, pid: int) -> bool:
-    """It is stopped first: while it is, its jobs cannot come to their end."""
+    """Stop it first, so that its jobs cannot end meanwhile."""
     with suppress(psutil.NoSuchProcess, ProcessLookupError):
         process = psutil.Process(pid)
         os.kill(pid, signal.SIGSTOP)
@@ -51,12 +51,12 @@ def _pids_at_work(installation: Installation) -> list[int]:
 
 
 def rows_of(installation: Installation, query: str) -> Callable[[], Sequence[Any]]:
-    """Read without a lock: a stopped runner may have it, and one that writes all the time seldom leaves it."""
+    """Without a lock, which a stopped runner may hold."""
     return lambda: installation.database.read(lambda connection: connection.execute(query).all())
 
 
 def runner_at(installation: Installation, port: int) -> int:
-    """The one whose connection has this port at its end."""
+    """The runner whose connection has this local port."""
     found = [pid for pid in installation.runner_pids() if _has_port(pid, port)]
     assert len(found) == 1, f"not one runner has the port {port}: {found}"
     return found[0]

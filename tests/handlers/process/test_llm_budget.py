@@ -1,4 +1,4 @@
-"""A budget that many runners draw from at once: never more is spent than it says."""
+"""A budget with many concurrent runners: it is never exceeded."""
 
 import pytest
 
@@ -10,7 +10,7 @@ JOBS = 60
 
 @pytest.mark.slow
 def test_many_runners_spend_no_more_than_the_budget(installation: Installation) -> None:
-    """On every database: what is over waits for the next month, and no job fails over a lock."""
+    """The other jobs wait for the next month, and none fails because of a lock. On every database."""
     with played_model() as model:
         model.reply = lambda _asked: '{"text": "Peas?"}'
         installation.settings = {

@@ -1,4 +1,4 @@
-"""Mail through real runners that are killed within an SMTP dialogue: nobody gets two, and who gets none is held."""
+"""Mail with runners that are killed within an SMTP dialogue: no duplicate, and a lost mail is held."""
 
 import random
 from contextlib import suppress
@@ -51,7 +51,7 @@ def enqueue_mail(installation: Installation, recipient: str) -> int:
 
 
 def killed_at(installation: Installation, post: Post, moments: list[str]) -> list[Stop]:
-    """One runner at each of these moments, in cycles that go on until all jobs have ended."""
+    """Kill one runner at each of these points, in cycles until all jobs have ended."""
     post.stop_at = moments
     killed, is_over = [], ended(installation)
     while not is_over():

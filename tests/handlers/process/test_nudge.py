@@ -1,4 +1,4 @@
-"""Nudges by real runners that are killed at random moments: no board gets two, and each gets its one."""
+"""Nudges with runners that are killed at random: exactly one per board."""
 
 import time
 from datetime import timedelta
@@ -11,8 +11,8 @@ BOARDS = 8
 KILLS = 2  # of one and the same job a third would be the end
 
 
-def test_kills_at_random_moments_nudge_no_board_twice(embedded: Installation) -> None:
-    """Each quiet board has one post in the end, whoever was killed before, while or after the model was asked."""
+def test_random_kills_nudge_no_board_twice(embedded: Installation) -> None:
+    """Before, during or after the call of the model."""
     with played_model() as model:
         embedded.settings = {
             "OPENAI_API_KEY": "k",

@@ -1,4 +1,4 @@
-"""The search index under kills: a search sees all of the old one or all of the new one, and no table is left over."""
+"""The search index with killed runners: a search sees a complete index, and no table is left over."""
 
 from datetime import UTC, datetime
 
@@ -31,7 +31,7 @@ def found(installation: Installation) -> int | None:
 
 
 def build_under_kills(installation: Installation, posts: int, kills: int) -> None:
-    """A search sees what it should at each kill, and the build comes to its end all the same."""
+    """Search at each kill, until the build has ended."""
     installation.settings = {"BACKOFF_BASE": "0.01"}
     add_posts(installation, RARE)
     installation.enqueue("rebuild_search_index", lane="misc")
@@ -58,12 +58,12 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
     assert (found(installation), tables) == (2 * RARE, [f"app_search_{job_id}"])
 
 
-def test_kills_at_random_moments_never_show_half_an_index(embedded: Installation) -> None:
+def test_random_kills_never_show_an_incomplete_index(embedded: Installation) -> None:
     """On SQLite, with a small index."""
     build_under_kills(embedded, posts=10_000, kills=2)
 
 
 @pytest.mark.slow
-def test_many_kills_never_show_half_an_index(installation: Installation) -> None:
+def test_many_kills_never_show_an_incomplete_index(installation: Installation) -> None:
     """On every database."""
     build_under_kills(installation, posts=20_000, kills=8)

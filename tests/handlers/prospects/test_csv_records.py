@@ -1,4 +1,4 @@
-"""CSV files of odd kinds: what is read of them, where each record ends, and how they are recognised."""
+"""CSV files of all kinds: records, their offsets, and detection of the format."""
 
 import io
 import random
@@ -22,8 +22,8 @@ def form(encoding: str = "utf-8", newline: str = "\n", delimiter: str = ",") -> 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "cp1252"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_reading_goes_on_behind_any_record(encoding: str, newline: str) -> None:
-    """In every encoding, with every kind of line: from the end of each record the rest is read as it was before."""
+def test_reading_continues_after_any_record(encoding: str, newline: str) -> None:
+    """In every encoding and with every line end."""
     # The bytes of a line's end stand between those of ਅ and Ā, too.
     lines = ["a,b", 'é,"two', 'lines ""quoted"""', "", "äö,x" if encoding == "cp1252" else "ਅĀਅ,x", "last,one"]
     content = newline.join(lines).encode(encoding)
@@ -40,8 +40,8 @@ def test_reading_goes_on_behind_any_record(encoding: str, newline: str) -> None:
         assert read(content, asked, place) == whole[number:]
 
 
-def test_what_breaks_the_rules_costs_one_line() -> None:
-    """A quote that is never closed, one out of place, bytes of another encoding: the next line is read again."""
+def test_an_unreadable_record_costs_one_line() -> None:
+    """An unclosed or misplaced quote, invalid bytes: the next line is read again."""
     content = b'a,b\n1,"never closed\n2,fine\n3,"x"y\n4,fine\n5,\xff\xfe\n6,fine\n'
 
     found = read(content, form())
@@ -59,7 +59,7 @@ def test_what_breaks_the_rules_costs_one_line() -> None:
     ids=["bare", "quoted", "of many lines"],
 )
 def test_a_field_of_5_mb_is_not_kept_in_memory(encoding: str, field: str, lines: int) -> None:
-    """It is a problem of its record, of each line if there are many; what follows is read."""
+    """It is a problem of its record; the next ones are read."""
     content = f"a,b\n1,{field}\n2,fine\n".encode(encoding)
 
     found = read(content, form(encoding))
@@ -71,8 +71,8 @@ def test_a_field_of_5_mb_is_not_kept_in_memory(encoding: str, field: str, lines:
     assert (len(found), found[-1].fields) == (2 + lines, ["2", "fine"])
 
 
-def test_a_quote_that_is_never_closed_does_not_swallow_a_large_file() -> None:
-    """Of the rows behind it none is lost."""
+def test_an_unclosed_quote_does_not_swallow_a_large_file() -> None:
+    """All rows after it are read."""
     content = b'a,b\n0,"open\n' + b"".join(b"%d,%s\n" % (number, b"x" * 80) for number in range(20_000))
 
     found = read(content, form())
@@ -82,7 +82,7 @@ def test_a_quote_that_is_never_closed_does_not_swallow_a_large_file() -> None:
 
 
 def test_lines_are_found_wherever_a_chunk_ends() -> None:
-    """In files of two bytes a character, lines of all lengths."""
+    """In UTF-16, for lines of all lengths."""
     chance = random.Random(7)
     texts = ["ਅĀਅ" * chance.randrange(1, 10_000) for _ in range(60)]
     content = "\n".join(texts).encode("utf-16-le")
@@ -106,13 +106,13 @@ def test_lines_are_found_wherever_a_chunk_ends() -> None:
         (b"a\0b,c\0d\n" * 9, "utf-8"),
     ],
 )
-def test_encodings_are_found(content: bytes, encoding: str) -> None:
-    """By a mark, by zeros, or by what can be read; a few NULs are no UTF-16, and half a character no mistake."""
+def test_encodings_are_detected(content: bytes, encoding: str) -> None:
+    """By mark, zeros or validity; a few NULs are no UTF-16, and an incomplete last character is no error."""
     assert encoding_of(content) == encoding
 
 
-def test_utf_32_is_refused_with_a_sentence() -> None:
-    """Its mark begins as that of UTF-16 does."""
+def test_utf_32_is_refused() -> None:
+    """Its mark begins like that of UTF-16."""
     with pytest.raises(Dead, match="UTF-32, which is not supported"):
         detect_format("email".encode("utf-32"), {}, None, None)
 
@@ -130,13 +130,13 @@ def test_utf_32_is_refused_with_a_sentence() -> None:
         ("", ","),
     ],
 )
-def test_delimiters_are_found(header: str, delimiter: str) -> None:
-    """By how many columns are known then; if none is, by how many there are."""
+def test_delimiters_are_detected(header: str, delimiter: str) -> None:
+    """By the number of known columns, then by the number of columns."""
     assert delimiter_of(f"{header}\n1,2;3\n", {}) == delimiter
 
 
 def test_headings_are_known_by_many_names() -> None:
-    """And by what the payload says of them, which comes first; None means that it is not to be read."""
+    """And by the payload's mapping, which comes first; None ignores a column."""
     headings = ["E-Mail", "FIRST_NAME", "Nachname", "Firma ", "Fax", "Notes"]
 
     columns = columns_of(headings, {"fax": "phone", "notes": None})

@@ -1,4 +1,4 @@
-"""Who is merged with whom, what is kept of both, and that it can be undone."""
+"""Which prospects are merged, what is kept of both, and how it is undone."""
 
 import json
 import subprocess
@@ -32,7 +32,7 @@ def error_of(drained: Drained) -> str:
 
 
 def test_the_same_mail_is_the_same_person(platform: str) -> None:
-    """Whatever its dots, tags and case; the first keeps its address, and the richest of everything else."""
+    """Without dots, tags and case; the first keeps its address, and the longest of every other field."""
     ann, twin, third, bob = insert(
         platform,
         [
@@ -55,8 +55,8 @@ def test_the_same_mail_is_the_same_person(platform: str) -> None:
     assert prospects(platform, "id, merged_into", "merged_into IS NOT NULL") == [(twin, ann), (third, ann)]
 
 
-def test_likeness_of_name_and_company(platform: str) -> None:
-    """Both must be there and alike, to the letter where both have an address; who has none gets the other's."""
+def test_similar_name_and_company(platform: str) -> None:
+    """Both must match; equal if both have an address; a missing address is copied."""
     ids = insert(
         platform,
         [
@@ -80,7 +80,7 @@ def test_likeness_of_name_and_company(platform: str) -> None:
 @pytest.mark.every_database
 @pytest.mark.parametrize("slice_after", [1, 3])
 def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.MonkeyPatch, slice_after: int) -> None:
-    """A pass that goes on from its checkpoint still knows whom it compares with. On every database."""
+    """A pass that continues from its checkpoint has its window of neighbours. On every database."""
     monkeypatch.setattr(dedup, "PAGE_SIZE", 2)
     insert(
         platform,
@@ -94,8 +94,8 @@ def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.Monke
     assert len(prospects(platform)) == 5
 
 
-def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
-    """Another job finds nothing more to do, and the first one's books stay as they are."""
+def test_a_repeated_run_merges_nothing_twice(platform: str) -> None:
+    """Another job finds nothing, and the merges of the first stay."""
     insert(platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com"}])
     first = run("dedup_prospects")
     before = rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)
@@ -111,7 +111,7 @@ def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
 
 @pytest.mark.every_database
 def test_a_merge_can_be_undone(platform: str) -> None:
-    """Both are as they were, are told apart from then on, and to undo it twice is to undo it once."""
+    """Both are as before, and are not merged again; a second undo changes nothing. On every database."""
     people = [
         {"email": "ann@gmail.com", "name": "Ann"},
         {"email": "a.nn@gmail.com", "name": "Ann Miller", "phone": "1"},
@@ -130,8 +130,8 @@ def test_a_merge_can_be_undone(platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_what_came_later_is_undone_first(platform: str) -> None:
-    """Merges build on each other; a whole run can be taken back at once. On every database."""
+def test_later_merges_are_undone_first(platform: str) -> None:
+    """Merges build on each other; a whole run can be undone. On every database."""
     insert(platform, [{"email": f"{each}@gmail.com", "name": "Ann" + each} for each in ("ann", "a.nn", "a.n.n")])
     before = prospects(platform, "id, email, name")
     job_id = run("dedup_prospects").runs[0].job.id
@@ -146,8 +146,8 @@ def test_what_came_later_is_undone_first(platform: str) -> None:
 
 
 @SQLITE
-def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> None:
-    """The third is part of the second, and that of the first: undone from the outside in."""
+def test_a_merged_winner_keeps_its_merges(platform: str) -> None:
+    """The third is part of the second, and that of the first: undone in reverse order."""
     third = {"email": "Ann@acme.example", "phone": "1"}
     named = {"name": "Ann Miller", "company": "Acme"}
     ids = insert(platform, [named, {**named, "email": "ann@acme.example"}, third])
@@ -166,8 +166,8 @@ def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> No
 
 @SQLITE
 @pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["similarity"], 1), (["similarity", "mail"], 2)])
-def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
-    """For who trusts only one of them; both come in their own order."""
+def test_one_rule_only(platform: str, rules: list[str], merged: int) -> None:
+    """Rules have a fixed order."""
     named = {"name": "Ann Miller", "company": "Acme"}
     insert(platform, [named, named, {"email": "bob@x.example"}, {"email": "Bob@x.example"}])
 
@@ -175,8 +175,8 @@ def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
 
 
 @SQLITE
-def test_what_somebody_wrote_since_stays(platform: str) -> None:
-    """Undoing takes back what the merge gave, and nothing else."""
+def test_undo_keeps_later_changes(platform: str) -> None:
+    """Only fields with the merged value are restored."""
     [ann, _] = insert(
         platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com", "phone": "1", "city": "Köln"}]
     )
@@ -188,8 +188,8 @@ def test_what_somebody_wrote_since_stays(platform: str) -> None:
 
 
 @SQLITE
-def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
-    """With a sentence; a run that merged nothing is nothing to undo."""
+def test_a_missing_merge_is_final(platform: str) -> None:
+    """A run without merges is done."""
     assert "there is no merge 7" in error_of(run("undo_merge", merge=7))
     assert run("undo_merge", run=7).runs[-1].result == {"undone": 0}
 
@@ -211,8 +211,8 @@ def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
         ("enrich_prospect", {}),
     ],
 )
-def test_what_does_not_fit_is_refused_at_the_door(platform: str, type_name: str, payload: dict[str, Any]) -> None:
-    """Before there is a job."""
+def test_an_invalid_payload_is_refused(platform: str, type_name: str, payload: dict[str, Any]) -> None:
+    """At enqueue."""
     with pytest.raises(BadPayload):
         enqueue(type_name, payload)
 
@@ -228,10 +228,10 @@ numbers = st.integers(-1, 3) | st.sampled_from([1 << 62, 1 << 63, 95.5]) | st.te
         st.sampled_from(["merge", "run", "similarity", "neighbours", "prospect", "x"]), numbers, max_size=2
     ),
 )
-def test_whatever_the_payload(
+def test_any_payload_is_refused_or_handled(
     platform: str, monkeypatch: pytest.MonkeyPatch, type_name: str, payload: dict[str, Any]
 ) -> None:
-    """Refused at the door or handled: never an error of ours."""
+    """Never an unexpected error."""
     monkeypatch.setenv("HUNTER_API_KEY", "k")
     try:
         drained = run(type_name, **payload)
@@ -247,8 +247,8 @@ names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob tu
 
 @in_full(50)
 @given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
-def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
-    """However the list is sorted: who has lost is gone, and nobody is compared with more than so many."""
+def test_no_prospect_loses_twice_and_the_older_wins(people: list[tuple[str, str]], most: int) -> None:
+    """For any order of the list, with a bounded number of comparisons."""
     near = SortedNeighbourhood(most, 90.0, load_ratio())
     entries = [Candidate(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
     pairs = [pair for each in entries for pair in near.add(each)]
@@ -260,8 +260,8 @@ def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], mo
     assert not set(near.ids) & set(losers)
 
 
-def test_without_the_library_there_is_a_sentence() -> None:
-    """And only for who looks for similarity."""
+def test_a_missing_library_is_an_error_message() -> None:
+    """For the rule similarity only."""
     script = (
         "import sys; sys.modules['rapidfuzz.fuzz'] = None; sys.modules['rapidfuzz'] = None\n"
         "from handlers.prospects.similarity import load_ratio\n"

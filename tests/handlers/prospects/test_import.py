@@ -1,4 +1,4 @@
-"""Imports of files: what becomes a prospect, what is rejected and why, and that nothing is there twice."""
+"""Imports of files: prospects, rejected records with reasons, and no duplicates."""
 
 import csv
 import os
@@ -42,7 +42,7 @@ def last(drained: Drained) -> Any:
 
 
 def put_back(job_id: int, state: Any) -> None:
-    """As if its runner had been killed: the job is pending once more, with that checkpoint."""
+    """Make the job pending again with this checkpoint, as if its runner had been killed."""
     checkpoint = None if state is None else json_text.encode(state)
     again = "UPDATE mayfly_jobs SET status = 'pending', worker_id = NULL, checkpoint = :checkpoint WHERE id = :id"
     current_app().database.run(lambda own: own.execute(again, {"id": job_id, "checkpoint": checkpoint}))
@@ -54,8 +54,8 @@ def rejected(folder: Path, drained: Drained) -> list[list[str]]:
 
 
 @pytest.mark.every_database
-def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tmp_path: Path) -> None:
-    """In slices of three rows, on every database; each bad row with its line, the reason and itself."""
+def test_rows_become_prospects_and_bad_ones_are_rejected(platform: str, put: Put, tmp_path: Path) -> None:
+    """In slices of three rows; each bad row with line, reason and fields. On every database."""
     lines = ["E-Mail,Vorname,Nachname,Firma,Stadt"]
     lines += [f"p{number}@example.com,Ann,Miller {number},Acme,Köln" for number in range(8)]
     lines += ["no address,Bob,,,", "c@example.com,Cid", ",,,Acme,", ",Dora,,,", "", f"{'e' * 190}@example.com,E,,,"]
@@ -75,8 +75,8 @@ def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tm
     ]
 
 
-def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: Path) -> None:
-    """From the beginning, or from any checkpoint: neither a row nor a reject is there twice."""
+def test_a_repeated_run_adds_nothing(platform: str, put: Put, tmp_path: Path) -> None:
+    """From the beginning or from any checkpoint: neither a row nor a reject is duplicated."""
     content = "email\n" + "".join(f"p{number}@example.com\nbad {number}\n" for number in range(6))
     drained = put(content, slice_after=2)
     job_id = drained.runs[0].job.id
@@ -92,8 +92,8 @@ def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: P
 
 
 @SQLITE
-def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
-    """Its runner was killed before its checkpoint: what it had written is written to the same place again."""
+def test_a_repeated_step_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
+    """It writes the same bytes to the same offset."""
     put("email\n")
     (tmp_path / "people.csv").write_text("email\n" + "".join(f"bad {number}\n" for number in range(9)))
     runs = [run_inline("import_prospects", {"path": "people.csv"}, slice_after=1) for _ in range(2)]
@@ -124,7 +124,7 @@ def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path)
          "header only", "empty lines", "5 MB"],
 )  # fmt: skip
 def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple[str, str | None]]) -> None:
-    """What can be read of them is."""
+    """Readable records are imported."""
     drained = put(content)
 
     assert drained.outcomes == {"done": 1}
@@ -149,10 +149,10 @@ def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple
         (b"x", {"path": "x" * 300}, "xxx' in IMPORT_FILES"),
     ],
 )
-def test_what_cannot_be_imported_is_final(
+def test_an_unusable_file_is_final(
     put: Put, tmp_path: Path, content: bytes, payload: dict[str, Any], reason: str
 ) -> None:
-    """With a sentence, at once."""
+    """With an error message, at once."""
     (tmp_path / "link.csv").symlink_to("/etc/passwd")
     (tmp_path / "loop.csv").symlink_to("loop.csv")
 
@@ -163,8 +163,8 @@ def test_what_cannot_be_imported_is_final(
 
 
 @SQLITE
-def test_the_payload_knows_better(platform: str, put: Put) -> None:
-    """Which column is what, which is to be left out, by what they are separated and how they are written."""
+def test_the_payload_overrides_detection(platform: str, put: Put) -> None:
+    """Columns, ignored ones, delimiter and encoding."""
     drained = put(
         "wer;email;name\nä@x.example;b@x.example;Ann\n".encode(),
         mapping={"WER": "email", "email": None},
@@ -179,7 +179,7 @@ def test_the_payload_knows_better(platform: str, put: Put) -> None:
 @SQLITE
 @pytest.mark.parametrize("change", ["appended", "touched"])
 def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: Path, change: str) -> None:
-    """By its size and its time: its bytes are not where the checkpoint says any more."""
+    """By size and time: the checkpoint's offset is no longer valid."""
     path = tmp_path / "people.csv"
     put("email\n" + "a@x.example\n" * 9)
     run = run_inline("import_prospects", {"path": "people.csv"}, slice_after=1)
@@ -201,7 +201,7 @@ def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: P
 def test_a_file_that_grows_while_it_is_read_is_noticed(
     platform: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the rows are believed that were read of it meanwhile."""
+    """Before the rows of the step are stored."""
     put("email\na@x.example\n")
     read = csv_import._next_step
 
@@ -218,8 +218,8 @@ def test_a_file_that_grows_while_it_is_read_is_noticed(
 
 
 @SQLITE
-def test_progress_is_told(platform: str, put: Put) -> None:
-    """In bytes of the file, because nobody knows how many rows there will be."""
+def test_progress_is_written(platform: str, put: Put) -> None:
+    """In bytes, because the number of rows is unknown."""
     drained = put("email\na@x.example\nbad\n")
 
     [(progress,)] = rows(platform, "SELECT progress FROM mayfly_jobs WHERE id = :id", id=drained.runs[0].job.id)
@@ -227,8 +227,8 @@ def test_progress_is_told(platform: str, put: Put) -> None:
 
 
 @SQLITE
-def test_without_a_folder_nothing_is_imported(platform: str) -> None:
-    """The case of an integration that is switched off."""
+def test_without_a_directory_jobs_are_cancelled(platform: str) -> None:
+    """The integration is not configured."""
     enqueue("import_prospects", {"path": "people.csv"})
 
     assert drain().outcomes == {"cancelled": 1}
@@ -250,8 +250,8 @@ def test_without_a_folder_nothing_is_imported(platform: str) -> None:
         },
     ),
 )
-def test_whatever_the_file_and_the_payload(put: Put, content: bytes, payload: dict[str, Any]) -> None:
-    """Refused at the door, imported, or dead with a sentence: never an error of ours."""
+def test_any_file_and_payload_is_refused_or_handled(put: Put, content: bytes, payload: dict[str, Any]) -> None:
+    """Never an unexpected error."""
     try:
         drained = put(content, **payload)
     except BadPayload:

@@ -1,4 +1,4 @@
-"""What two ways of writing the same mail, name or company have in common, and what two others have not."""
+"""Match keys: what different spellings of a mail, name or company have in common."""
 
 import pytest
 
@@ -19,14 +19,14 @@ from handlers.prospects.match_keys import company_key, is_mail, keys_of, mail_ke
         (None, None),
     ],
 )
-def test_mails_that_arrive_at_the_same_place_have_one_key(mail: str | None, key: str | None) -> None:
-    """Dots are nothing at Gmail alone; a tag is nothing anywhere, unless it is all there is."""
+def test_addresses_of_one_mailbox_have_one_key(mail: str | None, key: str | None) -> None:
+    """Dots are ignored at Gmail only; a tag everywhere, unless nothing else is left."""
     assert mail_key(mail) == key
 
 
 @pytest.mark.parametrize("text", ["a@b", "a@b.c", "@b.example", "a b@c.example", "a@b@c.example", "<a@b.example>"])
-def test_what_is_no_mail(text: str) -> None:
-    """Neither is one without a dot, nor with anything around it."""
+def test_invalid_addresses(text: str) -> None:
+    """Without a dot, or with other characters around it."""
     assert is_mail("a@b.example")
     assert not is_mail(text)
 
@@ -35,8 +35,8 @@ def test_what_is_no_mail(text: str) -> None:
     ("one", "other"),
     [("Miller, Ann", "ann  MILLER"), ("Dr. Ann Miller", "Ann Miller PhD"), ("José Núñez", "Jose Nunez")],
 )
-def test_names_without_what_does_not_matter(one: str, other: str) -> None:
-    """The order of words, case, accents and titles."""
+def test_names_ignore_order_case_accents_and_titles(one: str, other: str) -> None:
+    """In any combination."""
     assert name_key(one) == name_key(other) != ""
 
 
@@ -44,13 +44,13 @@ def test_names_without_what_does_not_matter(one: str, other: str) -> None:
     ("one", "other"),
     [("ACME Inc.", "Acme"), ("Müller & Söhne GmbH & Co. KG", "Muller und Sohne"), ("The Co", "the co")],
 )
-def test_companies_without_their_legal_form(one: str, other: str) -> None:
-    """Unless there is nothing else."""
+def test_companies_ignore_their_legal_form(one: str, other: str) -> None:
+    """Unless nothing else is left."""
     assert company_key(one) == company_key(other) != ""
 
 
-def test_a_name_alone_says_too_little() -> None:
-    """Whoever has no company is compared by mail alone; keys fit into their columns, however long the fields are."""
+def test_a_name_without_a_company_has_no_key() -> None:
+    """Keys fit into their columns for fields of any length."""
     alone = keys_of({"email": None, "name": "Ann Miller", "company": " "})
     long = keys_of({"email": None, "name": "ß" * 190, "company": "ﷺ" * 190})
 

@@ -1,4 +1,4 @@
-"""The search index: what is found, never half of it, and nothing left behind."""
+"""The search index: matches, atomic swaps, and no tables left over."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def index_tables(url: str) -> list[str]:
 
 @pytest.mark.every_database
 def test_what_is_found(boards: Boards) -> None:
-    """All words, whole, in title or text, short and common ones too; case, accents and order make no difference."""
+    """All words, whole, in title or text, short and common ones too, in any case and order. On every database."""
     boards.add(1, "The Übergröße of IT beans", "beans only", title="Café plans")
     boards.post(1, "beans draft", state="draft")
     boards.add(2, title="Beans of the world")
@@ -66,8 +66,8 @@ def test_what_is_found(boards: Boards) -> None:
 
 
 @pytest.mark.every_database
-def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> None:
-    """By what is known of them; where a merge took one in, the other one is found."""
+def test_merged_prospects_are_not_found(boards: Boards) -> None:
+    """Their winner is. On every database."""
     for number, merged_into in ((1, None), (2, 1)):
         execute(
             "INSERT INTO app_prospects (id, name, company, title, email, merged_into, created_at, updated_at)"
@@ -79,15 +79,15 @@ def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> No
     assert [search(text) for text in ("arndt root", "ada1", "ada2")] == [[("prospect", 1)], [("prospect", 1)], []]
 
 
-def test_without_an_index_nothing_is_known(boards: Boards) -> None:
-    """Which is not the same as nothing found."""
+def test_a_search_without_an_index(boards: Boards) -> None:
+    """Is not the same as a search without matches."""
     assert find(reader(current_app().database), "beans") is None
 
 
-def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
+def test_a_search_sees_the_old_index_until_the_new_one_is_complete(
     boards: Boards, platform: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each moment of a build; then all of it at once, and nothing of the old one stays."""
+    """At each point of a build; then the old table is dropped."""
     monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["old beans"] * 3))
     rebuild()
@@ -109,7 +109,7 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
 
 @pytest.mark.every_database
 def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a kill between a slice and its checkpoint: the run begins before what it has added."""
+    """As after a kill between a slice and its checkpoint. On every database."""
     monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["beans"] * 5))
     first = run_inline("rebuild_search_index", slice_after=1)
@@ -120,8 +120,8 @@ def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: 
     assert sorted(search("beans")) == [("post", number) for number in range(1, 6)]
 
 
-def test_a_job_that_is_run_again_changes_nothing(boards: Boards, platform: str) -> None:
-    """It has only to look for what is left behind."""
+def test_a_repeated_job_changes_nothing(boards: Boards, platform: str) -> None:
+    """It only drops old tables."""
     boards.add(1, "beans")
     rebuild()
     run_again()
@@ -130,8 +130,8 @@ def test_a_job_that_is_run_again_changes_nothing(boards: Boards, platform: str) 
     assert (search("beans"), index_tables(platform)) == ([("post", 1)], ["app_search_1"])
 
 
-def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platform: str) -> None:
-    """Also if somebody was killed while dropping it; what another build is filling is left to it."""
+def test_tables_of_dead_builds_are_dropped(boards: Boards, platform: str) -> None:
+    """Also if a runner was killed while dropping; tables of live builds stay."""
     boards.add(1, "beans")
     for _ in range(3):
         enqueue("rebuild_search_index")
@@ -150,8 +150,8 @@ def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platf
 
 
 @pytest.mark.every_database
-def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
-    """A dead one that is retried days later: what its checkpoint says was true once."""
+def test_a_job_whose_table_was_dropped_starts_again(boards: Boards) -> None:
+    """A dead job that is retried days later. On every database."""
     boards.add(1, "beans", "beans")
     halfway = run_inline("rebuild_search_index", slice_after=1)
     enqueue("noop")  # takes the number of that job
@@ -168,7 +168,7 @@ def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
 
 @pytest.mark.every_database
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
-    """A run that was frozen, and thaws when another build has swept its table away."""
+    """A suspended runner continues after another build has dropped its table. On every database."""
     told: list[object] = []
 
     @handler("thawed", max_attempts=1)
@@ -187,8 +187,8 @@ def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platfor
 
 
 @pytest.mark.every_database
-def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its look at the pointer and its search the index was swapped and the old one dropped."""
+def test_a_search_in_a_dropped_table_is_repeated(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index was swapped after the pointer was read. On every database."""
     boards.add(1, "beans")
     rebuild()
     stale = iter(["app_search_77"])
@@ -201,8 +201,8 @@ def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: p
     assert find(late, "beans") == [Hit("post", 1, "Garden", "beans")]
 
 
-def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
-    """What stands in the row becomes part of a statement."""
+def test_only_index_tables_are_searched(boards: Boards) -> None:
+    """The name becomes part of a statement."""
     boards.add(1, "beans")
     rebuild()
     execute("UPDATE app_search_pointer SET name = 'app_posts; DROP TABLE app_posts'")
@@ -214,8 +214,8 @@ def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
 @pytest.mark.every_database
 @in_full(50)
 @given(text=st.text(max_size=40) | st.text("abé\"'*+-~()<>@:&|!\\%_^{}; \n\0ORANDNEAR", max_size=40))
-def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
-    """Whatever is typed is looked for, or is no word; and a post with exactly these words is found by them."""
+def test_no_input_can_break_a_query(boards: Boards, text: str) -> None:
+    """Any text is a valid query. On every database."""
     if not rows("SELECT name FROM app_search_pointer"):
         boards.add(1, "beans")
         rebuild()
@@ -233,12 +233,12 @@ def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
     ],
 )
 def test_what_a_word_is(text: str, words: list[str]) -> None:
-    """Letters and digits, small, without accents."""
+    """Letters and digits in lower case, without accents."""
     assert words_of(text) == words
 
 
 def test_a_snippet_is_around_the_first_word() -> None:
-    """On one line, with what was left out marked."""
+    """On one line, with omissions marked."""
     text = "one two\nthree " * 50 + "Größe here " + "four five " * 50
 
     assert snippet("short\ntext", ["none"]) == "short text"
@@ -247,8 +247,8 @@ def test_a_snippet_is_around_the_first_word() -> None:
 
 
 @SQLITE
-def test_the_script_finds_it(boards: Boards, platform: str) -> None:
-    """For people, with what could do harm made harmless; for machines; and a sentence where there is no index."""
+def test_the_script_searches(boards: Boards, platform: str) -> None:
+    """As safe text, as JSON, and with an error message without an index."""
 
     def script(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "DATABASE_URL": platform, "PYTHONPATH": str(CHECKOUT)}
@@ -269,8 +269,8 @@ def test_the_script_finds_it(boards: Boards, platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
-    """The pointer has not moved, so looking again would not help: it is an error, and no empty answer."""
+def test_a_missing_index_table_is_an_error(boards: Boards) -> None:
+    """The pointer has not moved: no empty result. On every database."""
     boards.add(1, "beans")
     rebuild()
     execute("DROP TABLE app_search_1")
