@@ -1,4 +1,4 @@
-"""Addresses that get no more mail: they bounced, or somebody unsubscribed them."""
+"""Addresses that get no more mail: they bounced, unsubscribed or complained."""
 
 from collections.abc import Sequence
 

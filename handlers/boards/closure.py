@@ -16,7 +16,7 @@ def close(job: Job, board_id: int) -> dict[str, int]:
     """Idempotent: a repeated run does what a killed run has left undone."""
     board = job.write(lambda connection: _close(connection, board_id, job.now))
     if board.closed_at is None or board.state == "archived":
-        return {"told": 0, "reminders": 0}
+        return {"mailed": 0, "reminders": 0}
     return notify_members(job, board, "closed", board.closed_at)
 
 
@@ -41,13 +41,13 @@ def notify_members(job: Job, board: BoardRow, event: str, at: datetime) -> dict[
     state = job.state or {}
     if "after" not in state:
         found = cancel(group_key=reminders_key(board.id), reason=f"board {board.id} was {event}")
-        state = {"after": 0, "told": 0, "reminders": found.ended + found.told}
+        state = {"after": 0, "mailed": 0, "reminders": found.ended + found.told}
     while members := members_after(job, board.id, state["after"], PAGE_SIZE):
         reachable = [each for each in members if each.joined_at <= at and is_address(each.email)]
         enqueue_many(_message(board, event, at, each) for each in reachable)
-        state = {**state, "after": members[-1].id, "told": state["told"] + len(reachable)}
+        state = {**state, "after": members[-1].id, "mailed": state["mailed"] + len(reachable)}
         job.checkpoint(state)  # committed together with the mails
-    return {"told": state["told"], "reminders": state["reminders"]}
+    return {"mailed": state["mailed"], "reminders": state["reminders"]}
 
 
 def _message(board: BoardRow, event: str, at: datetime, member: BoardMember) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_a_board_is_archived_whole_and_once(community: Community, archives: Path
         (number, None if number == 1 else "Ann", f"Grüße, {number}\n“x”") for number in range(1, 6)
     ]
     assert [each.runs[0].result for each in (first, again)] == [
-        {"archive": "board-7.zip", "told": 3, "reminders": 0}
+        {"archive": "board-7.zip", "mailed": 3, "reminders": 0}
     ] * 2
     assert_enqueued("send_email", count=3)
     assert [each.name for each in archives.iterdir()] == ["board-7.zip"]

@@ -38,7 +38,7 @@ def test_a_board_is_closed_once_and_its_members_get_a_mail(community: Community)
     first, again = close(), close()
 
     assert [each.runs[0].result for each in (first, again)] == [
-        {"told": 3, "reminders": 2}, {"told": 3, "reminders": 0},
+        {"mailed": 3, "reminders": 2}, {"mailed": 3, "reminders": 0},
     ]  # fmt: skip
     assert told(community) == ["1@example.com", "2@example.com", "3@example.com"]
     mail = assert_enqueued("send_email", {"to": "1@example.com"}, lane="send_email")[0]
@@ -58,7 +58,7 @@ def test_many_members_are_mailed_in_slices(community: Community, monkeypatch: py
 
     assert drained.outcomes == {"sliced": 3, "done": 1}
     assert told(community) == [f"{number}@example.com" for number in range(1, 6)]
-    assert drained.runs[-1].result == {"told": 5, "reminders": 0}
+    assert drained.runs[-1].result == {"mailed": 5, "reminders": 0}
 
 
 @SQLITE
@@ -107,6 +107,6 @@ def test_archived_and_missing_boards(community: Community) -> None:
 
     archived, missing = run_inline("close_board", {"board": 8}), run_inline("close_board", {"board": 9})
 
-    assert archived.result == {"told": 0, "reminders": 0}
+    assert archived.result == {"mailed": 0, "reminders": 0}
     assert (missing.kind, missing.reason) == ("dead", "there is no board 9")
     assert told(community) == []
