@@ -15,7 +15,7 @@ ANSWER_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Channel:
+class PostChannel:
     kind: str
     url: str
     secret: str = field(repr=False)
@@ -33,7 +33,7 @@ class Channel:
         return client.call("POST", path, body, {"Content-Type": "application/json", **headers})
 
 
-def channel_of(post: PostRow) -> Channel:
+def channel_of(post: PostRow) -> PostChannel:
     if post.kind is None or post.url is None or post.credential is None:
         raise Dead(f"there is no channel {post.channel_id}")
     if not re.fullmatch(URL, post.url):
@@ -45,4 +45,4 @@ def channel_of(post: PostRow) -> Channel:
         raise Cancel(f"integration not configured: {post.credential}")
     if not (secret.isascii() and secret.isprintable()):  # the error message of the HTTP client would quote it
         raise Dead(f"{post.credential} must be one line of ASCII")
-    return Channel(post.kind, post.url, secret)
+    return PostChannel(post.kind, post.url, secret)

@@ -3,7 +3,7 @@
 import json
 from datetime import datetime
 
-from handlers.boards.channel import Channel
+from handlers.boards.channel import PostChannel
 from handlers.boards.tables import PostRow
 from mayfly import Retry
 
@@ -11,7 +11,7 @@ PATH = "/api/v1/statuses"
 MAX_ID_LENGTH = 190
 
 
-def send(channel: Channel, post: PostRow, key: str, _now: datetime) -> str:
+def send(channel: PostChannel, post: PostRow, key: str, _now: datetime) -> str:
     """Returns the id of the status. For the same key the server returns the same status."""
     body = json.dumps({"status": post.body}, separators=(",", ":")).encode()
     headers = {"Authorization": f"Bearer {channel.secret}", "Idempotency-Key": key}

@@ -6,7 +6,7 @@ from hashlib import sha256
 from sqlalchemy import Connection, update
 
 from handlers.boards import mastodon, webhook
-from handlers.boards.channel import Channel, channel_of
+from handlers.boards.channel import PostChannel, channel_of
 from handlers.boards.tables import PostRow, due_posts, find_post, mark_published, posts
 from handlers.http import ResponseTooLarge
 from handlers.idempotency import DONE, HANDED_OVER, Effect, may_resend
@@ -86,12 +86,12 @@ def _send(job: Job, post: PostRow) -> str:
     return remote_id
 
 
-def _on_doubt(channel: Channel, age: timedelta) -> str:
+def _on_doubt(channel: PostChannel, age: timedelta) -> str:
     """Resend while the channel remembers the idempotency key of the first try."""
     return "resend" if age < KEY_LIFETIMES.get(channel.kind, timedelta.max) else "hold"
 
 
-def idempotency_key(channel: Channel, post: PostRow) -> str:
+def idempotency_key(channel: PostChannel, post: PostRow) -> str:
     """The same for all tries of one post, and different for the post with this id in another installation."""
     named = f"{channel.url}\n{post.id}\n{post.created_at.isoformat()}"
     return f"post_{sha256(named.encode()).hexdigest()[:40]}"

@@ -5,12 +5,12 @@ from base64 import b64decode
 from datetime import datetime
 from typing import Any
 
-from handlers.boards.channel import Channel
+from handlers.boards.channel import PostChannel
 from handlers.boards.tables import PostRow
 from mayfly import Dead
 
 
-def send(channel: Channel, post: PostRow, key: str, now: datetime) -> str:
+def send(channel: PostChannel, post: PostRow, key: str, now: datetime) -> str:
     """Returns the key. Each try has its own timestamp, since receivers refuse old ones."""
     body = json.dumps(content(post), ensure_ascii=False, separators=(",", ":"))
     headers = {
