@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from dispatcher.schedules import due_schedules
 from hypothesis import event, given
 from hypothesis import strategies as st
+from mayfly.fleet.statements import READ_PLAN_LOCK
 from sqlalchemy import Table, delete, insert, select, update
 
 from dispatcher import idle
 from dispatcher.assign import read_plan
 from dispatcher.context import CycleContext
 from dispatcher.idle import possible_work
-from dispatcher.schedules import due_schedules
 from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
 from mayfly.db.connection import Connection, Result
 from mayfly.db.database import Database
-from mayfly.fleet.statements import READ_PLAN_LOCK
 from mayfly.log import silent_log
 from mayfly.process.identity import this_host, this_process
 from mayfly.queue.count import find_lanes, finished_batches

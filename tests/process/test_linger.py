@@ -233,7 +233,7 @@ def test_a_dry_run_says_who_lingers(embedded: Installation) -> None:
 
     shown = embedded.dispatch("--dry-run", LINGER="55", LANES__SLOW__LINGER="0")
 
-    last = "Then it lingers and looks every 0.25 s: all lanes 55 s, slow 0 s."
+    last = "Then it lingers and polls every 0.25 s: all lanes 55 s, slow 0 s."
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, last)
 
 
