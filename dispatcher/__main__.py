@@ -2,21 +2,20 @@
 
 import os
 import sys
-from collections.abc import Sequence
 from typing import NoReturn
 
-from dispatcher.cycle import run_cycle
 from mayfly.clock import monotonic
 from mayfly.errors import MayflyError
 from mayfly.process import exits
-from mayfly.settings import Settings
-from mayfly.settings.quick import quick_settings
+from mayfly.settings import load_with_warnings
 
 
 def main() -> NoReturn:
     started = monotonic()
+    from dispatcher.cycle import run_cycle  # here: the time that its imports take belongs to the cycle
+
     try:
-        code = run_with_options(started) if len(sys.argv) > 1 else run_cycle(*read_settings(), started)
+        code = run_with_options(started) if len(sys.argv) > 1 else run_cycle(*load_with_warnings(), started)
     except MayflyError as error:
         code = exits.report_error(error)
     end(code)
@@ -26,21 +25,10 @@ def run_with_options(started: float) -> int:
     from dispatcher.cli import command  # here: it imports click and all of the dispatcher
 
     try:
-        exits.run_command(command, "python -m dispatcher", (started, read_settings))
+        exits.run_command(command, "python -m dispatcher", started)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else exits.ERROR
     return exits.SUCCESS
-
-
-def read_settings() -> tuple[Settings, Sequence[str]]:
-    """The settings and warnings about them: none if they could be read without pydantic."""
-    settings = quick_settings()
-    if settings is not None:
-        return settings, ()
-    from mayfly.settings import load  # here: it imports pydantic
-
-    loaded = load()
-    return loaded.settings, loaded.warnings
 
 
 def end(code: int) -> NoReturn:

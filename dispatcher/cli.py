@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,13 +22,11 @@ from mayfly.process import exits
 from mayfly.process.state_dir import state_dir
 from mayfly.schedules.next_due import schedule_files
 from mayfly.schema.version import require_version
-from mayfly.settings import Settings
+from mayfly.settings import Settings, load_with_warnings
 from mayfly.stats.durations import TypeDurations
 
 if TYPE_CHECKING:
     from mayfly.schedules.parse import ScheduleEntry
-
-Start = tuple[float, Callable[[], tuple[Settings, Sequence[str]]]]  # when the process began, and read_settings
 
 
 @click.command(
@@ -38,9 +36,8 @@ Start = tuple[float, Callable[[], tuple[Settings, Sequence[str]]]]  # when the p
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print the plan as JSON.")
 @click.option("--lane", "lanes", multiple=True, metavar="NAME", help="Serve only this lane; may be repeated.")
 @click.pass_obj
-def command(start: Start, dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
-    started, read_settings = start
-    settings, warnings = read_settings()
+def command(started: float, dry_run: bool, as_json: bool, lanes: tuple[str, ...]) -> int:
+    settings, warnings = load_with_warnings()
     if dry_run:
         return show_plan(settings, frozenset(lanes), as_json, started)
     if as_json:

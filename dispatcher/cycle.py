@@ -337,7 +337,7 @@ def _print_trouble(summary: CycleSummary, settings: Settings, echo: TextIO | Non
     log_name = str(settings.log_dir / LOG_NAME) if settings.log_to == "file" else f"the log ({settings.log_to})"
     paragraph = trouble_paragraph(summary, settings.host_name, log_name)
     if paragraph and echo is None:
-        sys.stderr.write(f"{paragraph}\n")
+        exits.print_error(paragraph)
 
 
 def _describe(error: Exception) -> str:

@@ -16,8 +16,13 @@ USAGE = 64  # wrong options or settings (EX_USAGE; click's own 2 would look like
 
 def report_error(error: MayflyError) -> int:
     """Print the sentence of an error instead of a traceback; the exit code that belongs to it."""
-    sys.stderr.write(f"{error}\n")
+    print_error(str(error))
     return USAGE if isinstance(error, UsageError) else ERROR
+
+
+def print_error(text: str) -> None:
+    if sys.stderr is not None:  # None if the parent process had closed it
+        sys.stderr.write(f"{text}\n")
 
 
 def run_command(command: "click.Command", program: str, context: object = None) -> None:
