@@ -341,7 +341,7 @@ def _print_trouble(summary: CycleSummary, settings: Settings, echo: TextIO | Non
 
 
 def _describe(error: Exception) -> str:
-    """An error of ours says all in its sentence; of others, the place matters too."""
+    """A MayflyError is complete in its sentence; of other errors, the place matters too."""
     if isinstance(error, MayflyError):
         return str(error)
     trace = error.__traceback__

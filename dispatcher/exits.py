@@ -14,7 +14,7 @@ from mayfly.queue.outcome import RELEASED, Outcome
 from mayfly.queue.policy import Interruption, RetryContext
 
 DISAPPEARED = "the runner disappeared (its dispatcher or host died)"
-OUTSIDE_LATE = "its lease ran out before the worker that had pulled it said anything"
+OUTSIDE_LATE = "its lease expired before the external worker reported a result"
 
 
 class KilledFor(StrEnum):

@@ -72,7 +72,7 @@ class Linger(CycleStep):
         forget_leaving(self.context.directory, self.cycle.planned.cycle_id)
 
     def summary_lines(self) -> list[str]:
-        return [f"Looks while lingering: {self._polls}, further plans: {self._plans}"] if self._polls else []
+        return [f"Polls while lingering: {self._polls}, further plans: {self._plans}"] if self._polls else []
 
     def stop(self) -> None:
         """Poll no more: something has failed."""

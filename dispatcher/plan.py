@@ -46,7 +46,7 @@ class Slots:
 
     free: int  # HOST_MAX_WORKERS less what runs on this host
     limit: int | None = None  # a tighter bound set by headroom
-    limited_by: str = ""  # what set it, as a cut says it: "free memory 180 MB"
+    limited_by: str = ""  # the reason as a cut shows it: "free memory 180 MB"
 
     @property
     def usable(self) -> int:

@@ -45,7 +45,7 @@ def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> 
     for job in installation.rows(select(jobs)):
         assert job.started_at - job.created_at < SOON
     assert len(installation.rows(select(cycles))) == 1
-    assert "Looks while lingering: " in installation.log
+    assert "Polls while lingering: " in installation.log
 
 
 def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:

@@ -21,7 +21,7 @@ def test_an_assignment_survives_its_text() -> None:
 
 
 def test_the_longest_assignments_fit_into_a_packet() -> None:
-    """Of as many runners as are born at once: a nursery would never take one that is larger."""
+    """Of as many runners as one request has: a larger message would never be sent."""
     usual = {f"{number:0>{LONGEST_NAME}}": 12345.25 for number in range(MAX_TYPES)}
 
     packet = json_text.encode([make_assignment(usual).as_text()] * FORKS_PER_REQUEST)
