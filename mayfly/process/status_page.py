@@ -50,8 +50,8 @@ class RunnerStatus:
 class StatusPage:
     """A small file in memory. Written by one runner, without locks: each field is set before it matters.
 
-    Each word is written in one store: struct.pack_into would fill it with zeros first, and a dispatcher that reads the
-    page or kills the runner at that moment would find no running job.
+    Each word is written in one store: struct.pack_into would fill it with zeros first, and a dispatcher that reads
+    the page or kills the runner at that moment would find no running job.
     """
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class StatusPage:
         slot, started = found
         return RunningJob(job_id, started, self._reals[_FIRST_SLOT + slot * _WORDS_A_SLOT + 2] or None)
 
-    def acquit(self) -> None:
+    def clear_running(self) -> None:
         """Clear the running jobs: none of them is the cause if this process ends now."""
         for slot, _started in self._slots.values():
             self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = FREE_SLOT
