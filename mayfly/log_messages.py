@@ -222,17 +222,17 @@ def import_output_dropped(lane: str, dropped: int) -> LogMessage:
     return _message("import_output_dropped", text, Level.WARNING, lane=lane, bytes=dropped)
 
 
-def preload_disabled(lane: str, trace: str) -> LogMessage:
-    text = f"Each worker of lane={lane} imports the handlers by itself: their import leaves {trace}"
-    return _message("import_not_shared", text, lane=lane, trace=trace)
+def preload_disabled(lane: str, hazard: str) -> LogMessage:
+    text = f"Handler preloading disabled for lane={lane}: importing the handlers leaves {hazard}"
+    return _message("preload_disabled", text, lane=lane, hazard=hazard)
 
 
-def preload_process_ended(lane: str, code: int, unborn: int) -> LogMessage:
+def preload_process_ended(lane: str, code: int, not_started: int) -> LogMessage:
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    lost = f" before {unborn} workers were started" if unborn else "; no worker was harmed"
+    lost = f" before {not_started} workers were started" if not_started else "; no workers affected"
     text = f"The process that imports the handlers for lane={lane} {how}{lost}"
-    level = Level.ERROR if unborn else Level.WARNING
-    return _message("nursery_ended", text, level, lane=lane, code=code, unborn=unborn)
+    level = Level.ERROR if not_started else Level.WARNING
+    return _message("preload_process_ended", text, level, lane=lane, code=code, not_started=not_started)
 
 
 def pruned(rows: int) -> LogMessage:

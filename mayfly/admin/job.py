@@ -13,9 +13,8 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, known_lanes
-from mayfly.fleet.plan_lock import host_of
+from mayfly.fleet.plan_lock import READ_PLAN_LOCK, host_of
 from mayfly.fleet.runners import live_by_lane
-from mayfly.fleet.statements import READ_PLAN_LOCK
 from mayfly.queue.pauses import load_pauses
 from mayfly.registry import Registry
 from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING

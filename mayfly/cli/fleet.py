@@ -211,7 +211,7 @@ def _activity(dispatcher: Dispatcher) -> str:
 def _end(found: Sequence[Dispatcher], deadline: float, timeout: float) -> Iterator[tuple[str, bool]]:
     """All are signalled before the first is waited for."""
     for each in found:
-        each.process.tell(signal.SIGTERM)
+        each.process.send_signal(signal.SIGTERM)
     for each in found:
         if each.process.has_ended_within(max(0.0, deadline - monotonic())):
             yield f"Dispatcher {each.process.pid} has ended.", True

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from mayfly import __version__
-from mayfly.process import command_line
+from mayfly.process import exits
 
 VERBS = {
     "audit": "mayfly.cli.fleet:audit",
@@ -72,4 +72,4 @@ def mayfly() -> None:
 
 
 def main() -> None:
-    command_line.run_command(mayfly, "mayfly")
+    exits.run_command(mayfly, "mayfly")

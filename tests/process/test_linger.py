@@ -45,7 +45,7 @@ def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> 
     for job in installation.rows(select(jobs)):
         assert job.started_at - job.created_at < SOON
     assert len(installation.rows(select(cycles))) == 1
-    assert "Looks while lingering: " in installation.log
+    assert "Polls while lingering: " in installation.log
 
 
 def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:
@@ -233,7 +233,7 @@ def test_a_dry_run_says_who_lingers(embedded: Installation) -> None:
 
     shown = embedded.dispatch("--dry-run", LINGER="55", LANES__SLOW__LINGER="0")
 
-    last = "Then it lingers and looks every 0.25 s: all lanes 55 s, slow 0 s."
+    last = "Then it lingers and polls every 0.25 s: all lanes 55 s, slow 0 s."
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, last)
 
 

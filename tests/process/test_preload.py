@@ -64,7 +64,7 @@ def test_five_runners_import_once(installation: Installation) -> None:
     assert not {each.pid for each in lives} & set(imports(installation))
 
 
-def test_each_lane_has_a_nursery_of_its_own_and_one_runner_needs_none(embedded: Installation) -> None:
+def test_each_lane_has_a_preload_process_and_one_runner_needs_none(embedded: Installation) -> None:
     """Two lanes of two runners import twice; the lane with one job has a runner that imports by itself."""
     settings = give(embedded, COUNTED)
     for lane, number in {"first": 2, "second": 2, "third": 1}.items():
@@ -79,7 +79,7 @@ def test_each_lane_has_a_nursery_of_its_own_and_one_runner_needs_none(embedded: 
 
 
 def test_who_comes_later_in_the_cycle_is_born_there_too(embedded: Installation) -> None:
-    """A slot that two crashed runners have freed is filled from the nursery of their lane."""
+    """A slot that two crashed runners have freed is filled from the preload process of their lane."""
     settings = give(embedded, COUNTED)
     embedded.enqueue("crash", count=2, priority=0)
     embedded.enqueue("ledger")
@@ -126,7 +126,7 @@ def test_a_runner_has_nothing_of_the_others(embedded: Installation) -> None:
     assert not [each for seen in found for each in seen if each.startswith("socket:") or each.endswith(".lock")]
 
 
-def test_runners_of_a_nursery_are_ended_like_others(embedded: Installation) -> None:
+def test_preloaded_runners_are_ended_like_others(embedded: Installation) -> None:
     """A handler that ignores the guard, and what it has started, is killed in time."""
     settings = give(embedded, COUNTED)
     embedded.enqueue("stubborn_parent", count=2)
@@ -188,7 +188,7 @@ def test_an_import_that_cannot_be_shared_is_everybodys_own(embedded: Installatio
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert embedded.statuses() == {"done": 3}
-    assert f"Each worker of lane=default imports the handlers by itself: their import leaves {told}" in embedded.log
+    assert f"Handler preloading disabled for lane=default: importing the handlers leaves {told}" in embedded.log
     pids = {row.pid for row in embedded.rows(select(runners))}
     assert len(pids) == 3
     assert pids < set(imports(embedded))
@@ -284,7 +284,7 @@ def importing(embedded: Installation) -> Iterator[Installation]:
     assert_nothing_left(embedded)
 
 
-def test_a_nursery_that_is_killed_takes_no_runner_along(embedded: Installation) -> None:
+def test_a_preload_process_that_is_killed_ends_no_runner(embedded: Installation) -> None:
     """Those who were born are the dispatcher's: they go on, and their ends are seen."""
     settings = give(embedded, COUNTED)
     embedded.enqueue("latch", count=2)
@@ -292,7 +292,7 @@ def test_a_nursery_that_is_killed_takes_no_runner_along(embedded: Installation) 
     wait_until(lambda: len(embedded.runner_pids()) == 2, "both runners work")
 
     os.kill(imports(embedded)[0], signal.SIGKILL)
-    wait_until(lambda: "was killed by signal 9; no worker was harmed" in embedded.log, "the dispatcher has seen it")
+    wait_until(lambda: "was killed by signal 9; no workers affected" in embedded.log, "the dispatcher has seen it")
     embedded.release_latch()
 
     assert (dispatcher.communicate(), dispatcher.returncode) == (("", ""), 0)
@@ -300,7 +300,7 @@ def test_a_nursery_that_is_killed_takes_no_runner_along(embedded: Installation) 
     assert embedded.statuses() == {"done": 2}
 
 
-def test_a_nursery_that_is_killed_before_its_runners_are_born(importing: Installation) -> None:
+def test_a_preload_process_that_is_killed_before_its_runners_start(importing: Installation) -> None:
     """They have crashed before their first job; nothing was claimed."""
     dispatcher = importing.start("dispatcher")
     importing.wait_for_latch()
@@ -314,7 +314,7 @@ def test_a_nursery_that_is_killed_before_its_runners_are_born(importing: Install
 
 
 def test_a_dispatcher_that_is_killed_while_handlers_are_imported(importing: Installation) -> None:
-    """The kernel ends the nursery with it; the next cycle runs the jobs."""
+    """The kernel ends the preload process with it; the next cycle runs the jobs."""
     dispatcher = importing.start("dispatcher")
     importing.wait_for_latch()
 
@@ -327,7 +327,7 @@ def test_a_dispatcher_that_is_killed_while_handlers_are_imported(importing: Inst
     assert importing.statuses() == {"done": 2}
 
 
-def test_a_dispatcher_that_is_killed_leaves_no_runner_of_a_nursery(embedded: Installation) -> None:
+def test_a_dispatcher_that_is_killed_leaves_no_preloaded_runner(embedded: Installation) -> None:
     """Born elsewhere, they die with their dispatcher like any other runner."""
     settings = give(embedded, COUNTED)
     embedded.enqueue("latch", count=2)
