@@ -16,11 +16,11 @@ from mayfly.log import silent_log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.outcome import Settler
+from mayfly.schema import metadata as tables
 from runner.claims import Claims, PauseCache
 from runner.guard import RunnerDeadline
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
-from tests import tables
 from tests.looking import run
 from tests.servers import engine_names
 

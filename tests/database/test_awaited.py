@@ -10,10 +10,10 @@ from mayfly.log import silent_log
 from mayfly.queue import followups
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import make_claims, make_settler, rows_of
 from tests.recording import recorded
-from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 

@@ -21,6 +21,7 @@ from mayfly.queue.count import finished_batches
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
+from mayfly.schema.metadata import batches, jobs
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.applications import as_connection
@@ -35,7 +36,6 @@ from tests.database.factories import (
     servers_only,
 )
 from tests.database.proxy import proxied
-from tests.tables import batches, jobs
 
 DEAD = Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD)
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error="no")

@@ -18,10 +18,10 @@ from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
+from mayfly.schema.metadata import chains, jobs
 from tests.database.applications import as_connection
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
-from tests.tables import chains, jobs
 
 ENDINGS = [
     Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD),

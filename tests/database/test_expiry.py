@@ -13,10 +13,10 @@ from mayfly.db.database import Database
 from mayfly.errors import BadField, DatabaseFailed
 from mayfly.queue.outcome import RELEASED, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import attempts, jobs, totals
 from mayfly.testing import FreshDatabase, drain, pinned_offset, using_database
 from tests.database.factories import claim_jobs, make_settler, rows_of, sqlite_only
 from tests.factories import NOON, get_row, insert_row
-from tests.tables import attempts, jobs, totals
 
 A_MINUTE = timedelta(minutes=1)
 

@@ -30,7 +30,7 @@ from mayfly.queue.count import (
 )
 from mayfly.queue.prune import finished_jobs
 from mayfly.queue.unique import finished_statement, holder_statement
-from mayfly.schema.migrations.ddl import UtcDateTime
+from mayfly.schema.column_types import UtcDateTime
 from mayfly.schema.tables import NORMAL
 from mayfly.stats.totals import MAX_RECENT, RECENT_TOTALS
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of

@@ -52,6 +52,7 @@ from mayfly.queue.rescue import expired_jobs, held_jobs
 from mayfly.queue.settle import settle
 from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
+from mayfly.schema.metadata import schedules, totals
 from mayfly.schema.tables import NORMAL
 from mayfly.schema.version import require_version
 from mayfly.settings import load
@@ -72,7 +73,6 @@ from tests.database.factories import (
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.recording import recorded
-from tests.tables import schedules, totals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")

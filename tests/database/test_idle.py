@@ -29,9 +29,9 @@ from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.next_due import file_signatures, may_be_due, write_next_due
+from mayfly.schema import metadata as tables
 from mayfly.schema import tables as schema_tables
 from mayfly.settings import Settings, load
-from tests import tables
 from tests.database.factories import run_sql, servers_only, sqlite_only
 from tests.examples import in_full
 from tests.factories import NOON

@@ -95,7 +95,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_any_package_may_bring_tables(database_url: str, shop: str, platform: AppTables) -> None:
     """Beside the platform's, and with a version of its own; those that bring none are passed over."""
-    found = list(app_tables(["tests.tables", shop, "handlers"]))
+    found = list(app_tables(["tests.factories", shop, "handlers"]))
     versions = [migrate_app(database_url, each) for each in found]
 
     assert [each.package for each in found] == [shop, "handlers"]

@@ -13,11 +13,11 @@ from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.queue import external
 from mayfly.queue.external import ClaimRef, ExternalTotals, Pulled, PullOptions
 from mayfly.queue.outcome import DONE, Outcome
+from mayfly.schema.metadata import jobs, totals
 from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals
 from tests.database.factories import change_job, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_row, insert_rows, make_clock
-from tests.tables import jobs, totals
 
 LEASE = timedelta(minutes=1)
 

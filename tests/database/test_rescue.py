@@ -15,7 +15,7 @@ from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
 from mayfly.queue.policy import Backoff, RetryContext
 from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
 from mayfly.queue.settle import settle
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 

@@ -15,7 +15,7 @@ from mayfly.queue.insert import JobValidator
 from mayfly.schedules import fire as schedule_store
 from mayfly.schedules.fire import Fired, fire_due, jitter_of
 from mayfly.schedules.parse import ScheduleEntry, parse_line
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
 from tests.looking import run

@@ -21,10 +21,10 @@ from dispatcher.lock import take_lock
 from mayfly.bootstrap import create_embedded
 from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
 from mayfly.process.state_dir import lock_path, open_state_dir, page_path
+from mayfly.schema.metadata import cycles, locks
 from mayfly.settings import load
 from tests.process.installation import Installation
 from tests.process.schedules import make_due, settle, write_schedule
-from tests.tables import cycles, locks
 
 MINUTE = ("-m", "dispatcher")
 FULL_PATH = ("-c", "from dispatcher.cli import main; main()")

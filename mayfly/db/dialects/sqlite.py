@@ -51,7 +51,7 @@ class SQLite(Dialect):
         # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
         # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
         if unit is Unit.LOOK:
-            raw.let_wait(True)
+            raw.set_busy_timeout(True)
             raw.execute("BEGIN")
         else:
             self._take_the_write_lock(raw)
@@ -60,7 +60,7 @@ class SQLite(Dialect):
     def _take_the_write_lock(self, raw: "_Connection") -> None:
         """Asked for every other millisecond: SQLite itself sleeps up to a tenth of a second while it lies idle."""
         until = monotonic() + base.STATEMENT_SECONDS
-        raw.let_wait(False)
+        raw.set_busy_timeout(False)
         while True:
             try:
                 raw.execute("BEGIN IMMEDIATE")
@@ -104,7 +104,7 @@ class _Connection(sqlite3.Connection):
 
     _waits = True
 
-    def let_wait(self, waits: bool) -> None:
+    def set_busy_timeout(self, waits: bool) -> None:
         """Whether SQLite itself waits for locks."""
         if waits is not self._waits:
             self.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000 if waits else 0}")

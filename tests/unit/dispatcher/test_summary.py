@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from dispatcher.exits import Ending
 from dispatcher.summary import CycleSummary, RunnerEnd, cycle_row, lane_figures, summary_lines, trouble_paragraph
 from mayfly.process import exits
+from mayfly.schema.metadata import cycles
 from mayfly.stats.histograms import Count
-from tests.tables import cycles
 
 
 def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:
