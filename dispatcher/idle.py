@@ -21,7 +21,7 @@ from mayfly.fleet.statements import LIVE_RUNNERS, READ_PLAN_LOCK, RELEASE_PLAN_L
 from mayfly.log import Log, Sink, open_sink
 from mayfly.log_messages import Level
 from mayfly.process.state_dir import lock_path, open_state_dir, pages_in
-from mayfly.queue.count import find_lanes, finished_batches, has_due, processing_statement
+from mayfly.queue.count import find_lanes, finished_batches, has_due, has_processing
 from mayfly.queue.prune import Keep, keep_from, searches
 from mayfly.schedules.next_due import may_be_due
 from mayfly.schema.tables import VERSION
@@ -151,11 +151,10 @@ def possible_work(connection: Connection, keep: Keep, now: datetime) -> Iterator
     if any(each.passed_over for each in known_lanes(connection).values()):
         yield "a lane was passed over"
     lanes = find_lanes(connection)
-    processing = f"{processing_statement()} LIMIT 1"
     for lane in lanes:
         if has_due(connection, lane, now):
             yield f"{lane} has due jobs"
-        if connection.execute(processing, {"lane": lane}).first() is not None:
+        if has_processing(connection, lane):
             yield f"{lane} has jobs that are being processed"
     for key in finished_batches(connection):
         yield f"the batch {key} is over"

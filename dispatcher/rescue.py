@@ -32,7 +32,6 @@ from mayfly.queue.batches import complete_all
 from mayfly.queue.count import find_lanes
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settler
 from mayfly.queue.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_jobs, rescue_runner
-from mayfly.queue.settle import followup_events
 from mayfly.stats.histograms import Tally
 
 
@@ -158,7 +157,7 @@ class Rescuer:
         for each in rescued.settlements:
             if each.outcome.kind is not OutcomeKind.RELEASED:
                 self.world.log.say(_told(each.job, each.outcome))
-        for event in followup_events(rescued.settled) if rescued.settled else ():
+        for event in rescued.settled.events if rescued.settled else ():
             self.world.log.say(event)
 
     def _close(self, ended: EndedChild) -> None:
@@ -189,7 +188,7 @@ class Rescuer:
         return announcing(judge, announcer(self.world.settings, self.world.database))
 
     def _settler(self, worker_id: str) -> Settler:
-        return Settler(worker_id, self.cycle_id, counted_as=f"dispatcher-{self.cycle_id}")
+        return Settler(worker_id, self.cycle_id, totals_key=f"dispatcher-{self.cycle_id}")
 
 
 def tell_ending(world: CycleContext, ended: EndedChild) -> None:

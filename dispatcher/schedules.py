@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dispatcher.context import CycleContext
 from mayfly import log_messages
 from mayfly.clock import host_now
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.schedules.next_due import are_settled, clear_next_due, file_signatures, schedule_files, write_next_due
 
 if TYPE_CHECKING:

@@ -112,6 +112,16 @@ def consecutive_runs(ids: Sequence[int]) -> list[tuple[int, int]]:
     return [*ranges, (first, last)]
 
 
+def numbered_parameters(values: Iterable[Any], prefix: str = "key") -> dict[str, Any]:
+    """The values under the names key_0, key_1, …, for a list that `placeholders` writes."""
+    return {f"{prefix}_{number}": value for number, value in enumerate(values)}
+
+
+def placeholders(names: Iterable[str]) -> str:
+    """What stands in `IN (…)`: `:key_0, :key_1`."""
+    return ", ".join(f":{name}" for name in names)
+
+
 class ForeignConnection:
     """As much of a Connection as an insert needs, on one of SQLAlchemy's, whatever driver that uses."""
 

@@ -26,3 +26,7 @@ HOLDS_UNIQUE_KEY = (
     " OR unique_scope = 'pending' AND status = 'pending' AND claims = 0"
     " OR unique_scope = 'time')"
 )
+
+# The fence of every write by a job's owner: one changed row means that the claim still holds.
+OWNED = "worker_id = :owner AND claims = :token"
+FENCE = f"id = :id AND {OWNED}"

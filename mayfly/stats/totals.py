@@ -47,11 +47,11 @@ NOT_ADDED_UP = "SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > ''
 def add_to_totals(connection: Connection, settler: Settler, before: Tally, counted: Mapping[Key, Count]) -> Tally:
     """Add to what this process has counted so far, and write the new figures."""
     total = add(before, counted)
-    write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in counted})
+    write_totals(connection, settler.cycle_id, settler.totals_key, {key: total[key] for key in counted})
     return total
 
 
-def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: Tally) -> None:
+def write_totals(connection: Connection, cycle_id: int, totals_key: str, tally: Tally) -> None:
     """Absolute figures of one writer: writing them twice changes nothing."""
     if not tally:
         return
@@ -59,7 +59,7 @@ def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: 
         {
             **_key_columns(key),
             "cycle_id": cycle_id,
-            "worker_id": counted_as,
+            "worker_id": totals_key,
             "jobs": count.jobs,
             "durations": histogram_text(count.durations),
             "waits": histogram_text(count.waits),

@@ -58,7 +58,7 @@ def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
 
 
 def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
-    return Settler(worker_id, cycle_id, counted_as=worker_id)
+    return Settler(worker_id, cycle_id, totals_key=worker_id)
 
 
 def make_claims(database: Database, pausing: PauseCache | None = None) -> Claims:

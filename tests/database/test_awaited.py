@@ -87,7 +87,7 @@ def test_where_very_many_batches_are_open_every_group_may_be_one(
 ) -> None:
     """A child of one that was not listed is not forgotten."""
     monkeypatch.setattr(followups, "MAX_BATCHES", 2)
-    monkeypatch.setattr(followups, "WAITING", followups.WAITING.replace("LIMIT 100", "LIMIT 2"))
+    monkeypatch.setattr(followups, "AWAITING", followups.AWAITING.replace("LIMIT 100", "LIMIT 2"))
     for name in ("a", "b", "c"):
         with batch(name, on_complete="report"):
             mayfly.enqueue(f"child of {name}")

@@ -73,7 +73,7 @@ def test_a_step_that_does_not_succeed_ends_its_chain(app: App, database: Databas
 
     settled = settle_one(database, claim_one(app, database), outcome)
 
-    assert [(each.job.type, each.steps_left) for each in settled.broken] == [("a", 2)]
+    assert [(each.fields["type"], each.fields["steps"]) for each in settled.events] == [("a", 2)]
     assert types(database) == ["a"]
 
 
@@ -137,7 +137,7 @@ def test_a_chain_in_a_batch_ends_with_its_last_step(app: App, database: Database
     with batch("campaign", on_complete="report"):
         chain("a", "b")
 
-    over = [settle_one(database, claim_one(app, database)).completed for _ in range(2)]
+    over = [settle_one(database, claim_one(app, database)).events for _ in range(2)]
 
     assert [len(each) for each in over] == [0, 1]
     assert [(row.type, row.group_key) for row in rows_of(database, jobs)] == [

@@ -188,7 +188,7 @@ def test_times_are_kept_in_utc_and_by_the_databases_clock(database: Database) ->
         ({"expires_in": 1e12}, "expires_in=1e12|expires_in=1000000000000.0"),
         ({"expires_in": float("nan")}, "expires_in=nan"),
         ({"expires_in": "soon"}, "expires_in='soon'"),
-        ({"expires_in": 5, "expires_at": datetime(2099, 1, 1, tzinfo=UTC)}, "expires_in=5: must be left out"),
+        ({"expires_in": 5, "expires_at": datetime(2099, 1, 1, tzinfo=UTC)}, "expires_in=5: must be omitted"),
         ({"expires_in": 5, "delay": 10}, "expires_at=.*: must be later than the job is due"),
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",

@@ -23,7 +23,7 @@ from mayfly.fleet.statements import READ_PLAN_LOCK
 from mayfly.log import silent_log
 from mayfly.process.identity import this_host, this_process
 from mayfly.queue.count import find_lanes, finished_batches
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.queue.prune import keep_from, prune
 from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules

@@ -11,7 +11,7 @@ import pytest
 from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
 from mayfly.errors import BadDatabaseOption
 from mayfly.queue.claim import due_statement
-from mayfly.queue.unique import keeping_keys
+from mayfly.queue.insert import keeping_keys
 
 SERVERS = {
     "mysql": ("mysql+pymysql://u@db.example/d", pymysql),
