@@ -1,4 +1,4 @@
-"""A connection of ours as SQLAlchemy's: what a handler works with in job.transaction()."""
+"""Use one of our connections through SQLAlchemy: what a handler gets from job.transaction()."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,13 +22,13 @@ def lend(connection: Connection, url: str) -> Iterator[Lent]:
         except Exception:
             raise
         except BaseException as interruption:
-            # Half an answer may still be in the pipe: without this, SQLAlchemy would send its ROLLBACK after it.
+            # A half-read answer may be pending: without this, SQLAlchemy would send its ROLLBACK after it.
             lent.invalidate(interruption)
             raise
 
 
 def _engine(connection: Connection, url: str) -> Engine:
-    """On this very connection; it is never closed, nor reset, by anybody but us."""
+    """On this connection, which SQLAlchemy neither closes nor resets."""
     engine = create_engine(
         url,
         creator=lambda: connection.raw,
@@ -37,5 +37,5 @@ def _engine(connection: Connection, url: str) -> Engine:
         hide_parameters=True,  # an error's text goes to the log and to last_error: it must not quote payloads
     )
     listen(engine, "begin", lambda _lent: connection.dialect.begin(connection.raw))
-    engine.connect().close()  # asks the server what it wants to know, and rolls back: before our transaction begins
+    engine.connect().close()  # runs SQLAlchemy's initial queries and rolls back, before our transaction begins
     return engine

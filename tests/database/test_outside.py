@@ -258,7 +258,7 @@ def test_sessions_that_were_cut_are_all_replaced(database: Database) -> None:
     wide = Database(database.url, connections=3)
     sessions = [wide._pool.take() for _ in range(3)]
     for each in sessions:
-        wide._pool.give_back(each)
+        wide._pool.put_back(each)
     for each in sessions:
         each.raw.close()
 

@@ -122,7 +122,7 @@ class Installation:
     def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
         """As the driver gives them for a text; with aware times for a query on a table of mayfly.schema.metadata."""
         statement = text(query) if isinstance(query, str) else query
-        with engine_of(self.database, Unit.LOOK).begin() as connection:
+        with engine_of(self.database, Unit.READ).begin() as connection:
             return connection.execute(statement, parameters).all()
 
     def execute(self, sql: str) -> None:
