@@ -166,7 +166,7 @@ class SchemaNewer(DatabaseError):
     def __init__(self, stored: str, known: str) -> None:
         super().__init__(
             f"The database has schema version {stored}, newer than the {known} this Mayfly knows. "
-            "Upgrade Mayfly on this host. (Versions 0002 to 0007 of before the first release cannot be migrated.)"
+            "Upgrade Mayfly on this host."
         )
 
 

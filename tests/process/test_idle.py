@@ -344,7 +344,7 @@ def statements(run: Run) -> set[str]:
 
 def parts(statement: str) -> list[str]:
     """Due jobs are counted by one way, and by the other only looked for: the rows that are meant are the same."""
-    each = [re.sub(r"SELECT .*? FROM \((.*)\) AS due\w*", r"\1", part) for part in statement.split(" UNION ALL ")]
+    each = [re.sub(r"SELECT .*? FROM \((.*)\) AS (?:due|counted)_\d\w*", r"\1", part) for part in statement.split(" UNION ALL ")]
     return [part.replace(" DESC", "").strip() for part in each]
 
 
