@@ -12,7 +12,7 @@ from mayfly.db.connection import Connection
 from mayfly.fleet.cycles import has_live_runner, known_lanes
 from mayfly.fleet.plan_lock import is_planning
 from mayfly.process.state_dir import pages_in
-from mayfly.queue.count import find_lanes, finished_batches, has_due, processing_statement
+from mayfly.queue.count import find_lanes, finished_batches, has_due, has_processing
 from mayfly.queue.prune import keep_from, searches
 from mayfly.schedules.next_due import may_be_due
 from mayfly.settings import Settings
@@ -47,9 +47,8 @@ def reasons(connection: Connection, settings: Settings, directory: Path, now: da
 
 
 def _reasons_in_jobs(connection: Connection, lanes: list[str], now: datetime) -> Iterator[str]:
-    processing = f"{processing_statement()} LIMIT 1"
     for lane in lanes:
         if has_due(connection, lane, now):
             yield f"lane {lane} has due jobs"
-        if connection.execute(processing, {"lane": lane}).first() is not None:
+        if has_processing(connection, lane):
             yield f"lane {lane} has jobs in progress"

@@ -25,7 +25,6 @@ from mayfly.queue.count import find_lanes
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settler
 from mayfly.queue.policy import Backoff, RetryContext
 from mayfly.queue.rescue import Judge, Rescued, close_lost, dead_runners, expired_jobs, rescue_jobs, rescue_runner
-from mayfly.queue.settle import followup_events
 from mayfly.stats.histograms import Tally
 
 
@@ -171,7 +170,7 @@ class Rescuer:
         for each in rescued.settlements:
             if each.outcome.kind is not OutcomeKind.RELEASED:
                 self.context.log.say(_settled_message(each.job, each.outcome))
-        for event in followup_events(rescued.settled) if rescued.settled else ():
+        for event in rescued.settled.events if rescued.settled else ():
             self.context.log.say(event)
 
     def _close(self, ended: ExitedRunner) -> None:
@@ -208,7 +207,7 @@ class Rescuer:
         return announcing(judge, announcer(self.context.settings, self.context.database))
 
     def _settler(self, worker_id: str) -> Settler:
-        return Settler(worker_id, self.cycle_id, counted_as=f"dispatcher-{self.cycle_id}")
+        return Settler(worker_id, self.cycle_id, totals_key=f"dispatcher-{self.cycle_id}")
 
 
 def _exit_message(ended: ExitedRunner) -> log_messages.LogMessage:

@@ -15,7 +15,7 @@ from mayfly.process.state_dir import page_path
 from mayfly.process.status_page import read_status_page
 from mayfly.process.timing import timing
 from mayfly.queue.batches import complete_all, completed_since
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.queue.prune import keep_from, prune
 from mayfly.schedules.next_due import are_settled, clear_next_due, file_signatures, schedule_files, write_next_due
 from mayfly.stats.history import count_cycles

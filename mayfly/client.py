@@ -21,7 +21,7 @@ from mayfly.errors import BadField, BadJob, ErrorTooLate
 from mayfly.job import Batch, Job, joined
 from mayfly.queue.followups import buffer_job, buffering_job
 from mayfly.queue.insert import (
-    JobValidator,
+    ERROR,
     NewJob,
     insert_job,
     insert_jobs,
@@ -30,7 +30,7 @@ from mayfly.queue.insert import (
     refuse_beyond_packet,
     slices,
 )
-from mayfly.queue.options import ERROR, due_at, expiry, parse_duration, unique_scope
+from mayfly.queue.options import JobValidator, due_at, expiry, parse_duration, unique_scope
 from mayfly.queue.outcome import Seconds
 from mayfly.registry import Registry
 from mayfly.settings import Settings, load_settings

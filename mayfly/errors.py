@@ -170,6 +170,14 @@ class SchemaNewer(DatabaseError):
         )
 
 
+class SchemaUnknown(DatabaseError):
+    def __init__(self, stored: str, known: str) -> None:
+        super().__init__(
+            f"The database has schema version {stored}, from which this Mayfly cannot migrate to {known}. "
+            "Restore the row of mayfly_version, or use a new database."
+        )
+
+
 class LostLease(MayflyError):
     """Somebody else owns the job now; what this process wrote was rolled back."""
 

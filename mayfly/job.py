@@ -4,7 +4,6 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
@@ -23,6 +22,7 @@ from mayfly.errors import (
     SliceEnded,
     WriteInTransaction,
 )
+from mayfly.schema.tables import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,6 +166,7 @@ def _progress_text(type_name: str, done: float, total: float | None, text: str) 
 T = TypeVar("T")
 
 PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
+CANCEL_REASON = f"SELECT cancel_reason FROM mayfly_jobs WHERE {FENCE}"
 CANCEL_POLL_SECONDS = 1.0
 
 
@@ -285,7 +286,7 @@ class Job:
 
         `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
         """
-        return self.lifeline.database.run_lent(work, Unit.LOOK)
+        return self.lifeline.database.run_lent(work, Unit.READ)
 
     @property
     def now(self) -> datetime:
@@ -370,11 +371,5 @@ def parent_id() -> int | None:
 def cancel_request(connection: Connection, job_id: int, worker_id: str, claims: int) -> str | None:
     """Why somebody wants a job to end that this owner runs; None if nobody does, or if it is not his any more."""
     values = {"id": job_id, "owner": worker_id, "token": claims}
-    reason: str | None = connection.execute(cancel_request_statement(), values).scalar()
+    reason: str | None = connection.execute(CANCEL_REASON, values).scalar()
     return reason
-
-
-@cache
-def cancel_request_statement() -> str:
-    fence = "id = :id AND worker_id = :owner AND claims = :token"
-    return f"SELECT cancel_reason FROM mayfly_jobs WHERE {fence}"

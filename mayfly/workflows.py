@@ -152,7 +152,7 @@ def _admitted_callback(name: str, on_complete: object) -> str | None:
             "on_complete", given.payload, 'without a field "batch": that is where it is told how the batch went'
         )
     told = replace(given, payload={**(given.payload or {}), "batch": table.report(name)})
-    return json_text.encode(told.admitted().packed())
+    return json_text.encode(told.admitted().to_dict())
 
 
 Given = Step | str | tuple[Any, ...] | list[Any]
@@ -184,5 +184,5 @@ def _admitted_steps(steps: list[Step], group_key: str | None, given: Any) -> New
     if group_key is None and joined(None) is None:
         group_key = f"chain:{token_hex(8)}"  # whoever settles a job of some group looks whether it is a step
     first, *rest = [each.admitted(given, group_key=group_key) for each in steps]
-    start = first.due_from(now_of(given)) if first.delay else first.job
-    return NewChain(start, json_text.encode([each.packed() for each in rest]))
+    start = first.starting_at(now_of(given)) if first.delay else first.job
+    return NewChain(start, json_text.encode([each.to_dict() for each in rest]))

@@ -229,7 +229,7 @@ class Claims:
         with turns.turn():
             front = turns.front()
             taken = self._claim_now(claimant, size, front)
-            turns.note(front, taken.front)
+            turns.note(front, taken.cursor)
         return taken
 
     def _claim_now(self, claimant: Claimant, size: int, front: ClaimCursor | None = None) -> Claimed:

@@ -13,7 +13,7 @@ from mayfly.job import CURRENT_JOB, Job
 from mayfly.process.status_page import StatusPage
 from mayfly.queue import policy
 from mayfly.queue.failure import Failure
-from mayfly.queue.insert import describe_payload_errors
+from mayfly.queue.options import describe_payload_errors
 from mayfly.queue.outcome import DONE, RELEASED, RESULT_LIMIT, Dead, JobControl, Outcome, OutcomeKind
 from mayfly.queue.pauses import Pause
 from mayfly.queue.policy import Backoff, Interruption, RetryContext

@@ -12,7 +12,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import TransactionOnTheLoop, UnknownLimit
 from mayfly.job import Job, TimeBudget
-from mayfly.queue.checkpoints import store_checkpoint, store_progress
+from mayfly.queue.settle import store_checkpoint, store_progress
 from mayfly.registry import Registry
 from mayfly.settings import LaneSettings, Settings
 from runner.guard import RunnerDeadline

@@ -8,8 +8,9 @@ from mayfly.db.database import Database
 from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.log import Log
+from mayfly.queue.followups import has_followups
 from mayfly.queue.outcome import DONE, Settlement, Settler
-from mayfly.queue.settle import Settled, build_update, followup_events, settle, settle_done
+from mayfly.queue.settle import Settled, SettleTransaction, settle, settle_done
 from mayfly.stats.histograms import Count, Key, Tally, add
 from mayfly.stats.totals import LOST_TOTALS, add_to_totals, count
 from runner.job_runtime import JobTransaction
@@ -49,7 +50,7 @@ class SettleBuffer:
     def _settle_done(self, settlement: Settlement) -> bool:
         """Most that is to be committed at once is plainly done, and a commit a job is dear enough."""
         job = settlement.job
-        if settlement.outcome is not DONE or job.held is not None or (job.group_key is not None and job.awaited):
+        if settlement.outcome is not DONE or has_followups(job):
             return False
         if not settle_done(self._database, self._settler.worker_id, settlement):
             return False
@@ -94,7 +95,7 @@ class SettleBuffer:
         self._lost[job.lane, job.type, LOST_TOTALS] += 1
 
     def _tell(self, settled: Settled) -> None:
-        for event in followup_events(settled):
+        for event in settled.events:
             self._log.say(event)
 
     def settle_in(self, transaction: JobTransaction, settlement: Settlement) -> None:
@@ -111,15 +112,14 @@ class SettleBuffer:
 
     def _commit(self, transaction: JobTransaction, settlement: Settlement, count: bool) -> Settled:
         now = self._database.clock.now()
-        ready = build_update(self._settler, [settlement], now, self.tally, with_totals=count)
+        ready = SettleTransaction(self._settler, [settlement], now, self.tally, with_totals=count)
         settled = transaction.run(ready.write)
         if settled.lost:
             lost = LostLease(settlement.job.id)
             transaction.undo(lost)
             raise lost
         transaction.commit()
-        if ready.followed:
-            self._tell(ready.look_after(transaction.database, settled))
+        self._tell(ready.after_commit(transaction.database, settled))
         return settled
 
     def _learn(self, settlement: Settlement) -> None:

@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
 
 
 def read(work: Callable[[Connection], T]) -> T:
-    return current_app().database.run_lent(work, Unit.LOOK)
+    return current_app().database.run_lent(work, Unit.READ)
 
 
 def refuse(reason: str) -> int:

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, Row, insert, select
 from mayfly.clock import Clock, host_now, milliseconds, since_boot
 from mayfly.db.database import Database
 from mayfly.job import Job
+from mayfly.schema.metadata import jobs
 from mayfly.stats.histograms import Count, bucket
 from mayfly.stats.totals import ADDED_UP, write_totals
 from tests.looking import run
-from tests.tables import jobs
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

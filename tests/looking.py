@@ -20,7 +20,7 @@ _engines: WeakKeyDictionary[Database, dict[Unit, Engine]] = WeakKeyDictionary()
 
 
 def engine_of(database: Database, unit: Unit = Unit.TRANSACTION) -> Engine:
-    """Connects as Mayfly does, and keeps nothing open. With Unit.LOOK it takes no write lock on SQLite."""
+    """Connects as Mayfly does, and keeps nothing open. With Unit.READ it takes no write lock on SQLite."""
     engines = _engines.setdefault(database, {})
     if unit not in engines:
         engines[unit] = _new_engine(database, unit)
@@ -42,6 +42,6 @@ def run(database: Database, work: Callable[[Connection], T]) -> T:
             with engine.begin() as connection:
                 return work(connection)
         except DBAPIError as error:
-            if error.orig is None or database.dialect.trouble(error.orig) is not ErrorKind.REPEAT:
+            if error.orig is None or database.dialect.error_kind(error.orig) is not ErrorKind.REPEAT:
                 raise
     raise TimeoutError(f"still locked after {MAX_TRIES} tries")

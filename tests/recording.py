@@ -56,7 +56,7 @@ def _watched_begin(note: Callable[[str], None]) -> Iterator[None]:
 
 def _noting_begin(begin: Callable[..., bool], note: Callable[[str], None]) -> Callable[..., bool]:
     def noting(self: Dialect, raw: Any, unit: Unit = Unit.TRANSACTION) -> bool:
-        if unit is not Unit.LOOK and (self.name == "sqlite" or unit is Unit.TRANSACTION):
+        if unit is not Unit.READ and (self.name == "sqlite" or unit is Unit.TRANSACTION):
             note("BEGIN IMMEDIATE" if self.name == "sqlite" else "BEGIN")
         return begin(self, raw, unit)
 

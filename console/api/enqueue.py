@@ -13,8 +13,7 @@ from mayfly.admin.auth import ENQUEUE
 from mayfly.client import admit
 from mayfly.db.connection import Connection
 from mayfly.errors import EnqueueError
-from mayfly.queue.insert import NewJob, insert_job
-from mayfly.queue.options import ERROR
+from mayfly.queue.insert import ERROR, NewJob, insert_job
 from mayfly.schema.tables import KEY_LENGTH
 
 router = APIRouter(route_class=JsonRoute, tags=["enqueue"])

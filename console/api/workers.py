@@ -182,6 +182,6 @@ def _response(pulled: Pulled, job: Job) -> PulledJob:
         attempt=job.attempt,
         max_attempts=job.max_attempts,
         group_key=job.group_key,
-        claim=pulled.hold(job).text,
+        claim=pulled.claim_of(job).text,
         lease_until=pulled.lease_until.astimezone(UTC),
     )

@@ -20,10 +20,9 @@ from mayfly.errors import BadField
 from mayfly.queue.batches import complete_all
 from mayfly.queue.count import find_lanes
 from mayfly.queue.failure import bounded, storable
-from mayfly.queue.options import LIVE
-from mayfly.queue.options import PENDING as WHILE_PENDING
+from mayfly.queue.insert import LIVE, held_among_statement
+from mayfly.queue.insert import PENDING as WHILE_PENDING
 from mayfly.queue.prune import Keep, prune, searches
-from mayfly.queue.unique import held_among_statement
 from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, WAITING_LENGTH
 
 ROWS_PER_SLICE = 1000

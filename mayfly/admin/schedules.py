@@ -15,7 +15,8 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import EnqueueError, ScheduleUnfinished, UnknownSchedule
 from mayfly.format import did_you_mean, nearest
-from mayfly.queue.insert import JobValidator, NewJob, insert_job, insert_jobs
+from mayfly.queue.insert import NewJob, insert_job, insert_jobs
+from mayfly.queue.options import JobValidator
 from mayfly.registry import Registry
 from mayfly.schedules import fire
 from mayfly.schedules.cron import next_due

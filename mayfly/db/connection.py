@@ -1,4 +1,4 @@
-"""What statements are executed on: a driver's connection, ours or an application's, in the words of its database."""
+"""Execute plain SQL on a driver's connection, our own or an application's, in the dialect of its database."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from mayfly.db.dialects import DIALECTS, PLAIN, Dialect, Values, dialect_named, dialect_of_driver
 from mayfly.errors import BadField
 
-NO_VALUES: Values = {}  # a plain one: drivers take no other
-MIN_RANGE_LENGTH = 4  # ids: fewer are as well listed
+NO_VALUES: Values = {}  # a plain dict: drivers take no other mapping
+MIN_RANGE_LENGTH = 4  # ids: shorter ranges are listed
 
 
 class Result:
-    """The answer to one statement; rows are tuples, in the order in which the statement names its columns."""
+    """The result of one statement; rows are tuples in the order of the selected columns."""
 
     __slots__ = ("_cursor",)
 
@@ -44,7 +44,7 @@ class Result:
 
 
 def _first_of(row: Any) -> Any:
-    # Applications often ask their driver for rows as dictionaries.
+    # Applications often configure their driver to return rows as dictionaries.
     return next(iter(row.values())) if isinstance(row, Mapping) else row[0]
 
 
@@ -57,7 +57,7 @@ class Connection:
         self.raw = raw
         self.dialect = dialect
         self.idle_since = 0.0  # monotonic, set when it returns to the pool
-        self.engine: Any = None  # SQLAlchemy's, once this connection was lent to a handler: see mayfly.db.sqlalchemy
+        self.engine: Any = None  # SQLAlchemy's, once a handler has used this connection: see mayfly.db.sqlalchemy
 
     def execute(self, statement: str, values: Values = NO_VALUES, ids: Iterable[int] | None = None) -> Result:
         """`{ids of id}` in the statement stands for the condition that the column `id` is one of the ids."""
@@ -78,7 +78,7 @@ class Connection:
         return Result(cursor)
 
     def execute_rows(self, head: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]], rest: str) -> Result:
-        """An INSERT of many rows by one statement: drivers take them one by one otherwise, at twice the price."""
+        """An INSERT of many rows by one statement: drivers would send them one by one, which takes twice as long."""
         row = f"({', '.join([self.dialect.mark] * len(columns))})"
         values = [value for each in rows for value in each]
         if not PLAIN.issuperset(map(type, values)):
@@ -89,10 +89,10 @@ class Connection:
 
 
 def in_list(column: str, ids: Sequence[int]) -> str:
-    """Ids in ascending order, so that those who lock the same rows lock them in the same order.
+    """Ids in ascending order, so that transactions that lock the same rows lock them in the same order.
 
-    Numbers need no quoting, and a thousand parameters would cost a runner more than all the rest of it. Where most
-    are neighbours, as those of one claim are, the database reads a few ranges instead of looking up each.
+    Numbers need no quoting, and a thousand parameters would cost more than the rest of the statement. If most are
+    consecutive, as those of one claim are, the database reads a few ranges instead of looking up each id.
     """
     ranges = consecutive_runs(ids)
     if MIN_RANGE_LENGTH * len(ranges) > len(ids):
@@ -112,15 +112,25 @@ def consecutive_runs(ids: Sequence[int]) -> list[tuple[int, int]]:
     return [*ranges, (first, last)]
 
 
+def numbered_parameters(values: Iterable[Any], prefix: str = "key") -> dict[str, Any]:
+    """The values under the names key_0, key_1, …, for a list that `placeholders` writes."""
+    return {f"{prefix}_{number}": value for number, value in enumerate(values)}
+
+
+def placeholders(names: Iterable[str]) -> str:
+    """What stands in `IN (…)`: `:key_0, :key_1`."""
+    return ", ".join(f":{name}" for name in names)
+
+
 class ForeignConnection:
-    """As much of a Connection as an insert needs, on one of SQLAlchemy's, whatever driver that uses."""
+    """The part of a Connection that an insert needs, on a connection of SQLAlchemy with any driver."""
 
     def __init__(self, given: Any, dialect: Dialect) -> None:
         self.dialect = dialect
         self._given = given
 
     def execute(self, statement: str, values: Values = NO_VALUES) -> Any:
-        from sqlalchemy import text  # somebody has imported it already, or there would be none of its connections
+        from sqlalchemy import text  # imported already, or there would be none of its connections
 
         return self._given.execute(text(statement), self.dialect.all_bound(values))
 
@@ -136,7 +146,7 @@ AnyConnection = Connection | ForeignConnection
 
 
 def open_connection(given: Any) -> AnyConnection:
-    """A SQLAlchemy Connection or Session, a raw driver connection, or what job.write gives: to execute on."""
+    """From a SQLAlchemy Connection or Session, a driver connection, or what job.write passes."""
     if isinstance(given, Connection):
         return given
     dialect = dialect_of_driver(given)

@@ -1,4 +1,4 @@
-"""The door to the database: units of work that are committed once, and repeated when the database asks for it."""
+"""One database: units of work in transactions, repeated after deadlocks and lost connections; its clock."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_TRIES = 6  # deadlocks are rare and short: whoever loses six times in a row has met something else
+MAX_TRIES = 6  # deadlocks are rare and short: six in a row have another cause
 FIRST_PAUSE_SECONDS = 0.02
 REPEATED = (ErrorKind.REPEAT, ErrorKind.TAKEN)
 
 
 class Stage(Enum):
-    """How far a unit of work has come."""
+    """How far a unit of work has got."""
 
     CONNECTING = auto()
     WORKING = auto()
@@ -51,7 +51,7 @@ class Database:
 
     @property
     def clock(self) -> Clock:
-        """Measured once, on the first connection, and continued from there; a forked runner has its dispatcher's."""
+        """Measured once, on the first connection; a forked runner inherits its dispatcher's."""
         if self._clock is None:
             self.connect()
         assert self._clock is not None
@@ -61,7 +61,7 @@ class Database:
         self._clock = clock
 
     def refresh_clock(self, max_age_seconds: float = 0.0) -> timedelta:
-        """Measure the clock again unless that was done lately; by how much the database's own clock was set since."""
+        """Measure the clock again unless it was recently; by how much the database's own clock was set since."""
         if monotonic() - self._measured_at < max_age_seconds:
             return timedelta(0)
         before = self.clock
@@ -70,27 +70,27 @@ class Database:
         return step if abs(step) > MAX_SILENT_SKEW else timedelta(0)
 
     def connect(self) -> None:
-        """Have a connection before it is needed: where others wait, nobody should wait for that."""
+        """Open a connection in advance, so that opening it does not prolong a lock."""
         self.read(lambda _connection: None)
 
     def run(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
         """Run one unit of work in a transaction and commit it; repeat it whole after a deadlock and its kind.
 
-        A COMMIT whose answer was lost may have happened, so what `work` does must bear to be done twice. Where it
-        doesn't (`twice=False`), CommitUnknown is raised instead.
+        A COMMIT whose answer was lost may have happened, so `work` must be safe to repeat. If it is not
+        (`twice=False`), CommitUnknown is raised instead.
         """
         return self._join_or_repeat(work, Unit.TRANSACTION, twice)
 
     def once(self, work: Callable[[Connection], T], *, twice: bool = True) -> T:
-        """The same for work that is a single statement: a server does in one round trip what would take three."""
+        """The same for a single statement: one round trip to a server instead of three."""
         return self._join_or_repeat(work, Unit.STATEMENT, twice)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
-        return self._join_or_repeat(work, Unit.LOOK)
+        """Run queries only: takes no write lock, which on SQLite is the whole file."""
+        return self._join_or_repeat(work, Unit.READ)
 
     def run_lent(self, work: "Callable[[Lent], T]", unit: Unit = Unit.TRANSACTION) -> T:
-        """`run`, or with Unit.LOOK `read`, for handlers: `work` is called with a SQLAlchemy connection."""
+        """`run`, or with Unit.READ `read`, for handlers: `work` is called with a SQLAlchemy connection."""
         from mayfly.db.sqlalchemy import driver_errors, lend  # slow to import, and most handlers need no database
 
         joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
@@ -107,7 +107,7 @@ class Database:
     @contextmanager
     def transaction(self) -> "Iterator[Lent]":
         """A transaction of the caller's own, for SQLAlchemy; `run` on the same thread joins it."""
-        from sqlalchemy.exc import DBAPIError  # slow to import, and most handlers ask for no transaction
+        from sqlalchemy.exc import DBAPIError  # slow to import, and most handlers use no transaction
 
         connection, begun, lent = self._begin_lent()
         try:
@@ -125,7 +125,7 @@ class Database:
             self._end(connection, error)
             raise
         else:
-            self._pool.give_back(connection)
+            self._pool.put_back(connection)
 
     def _begin_lent(self) -> "tuple[Connection, ExitStack, Lent]":
         """A BEGIN that finds its connection closed is repeated once, on a new one; nothing was written yet."""
@@ -151,7 +151,7 @@ class Database:
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """Nothing stays open: before a fork, and between cycles."""
+        """Close all connections: before a fork, and between cycles."""
         self._pool.close()
 
     def _connect(self) -> Connection:
@@ -163,7 +163,7 @@ class Database:
             return self._repeat_until_deadline(work, unit, twice)
         connection, lent = joined
         if not lent.in_transaction():
-            raise TransactionClosed  # what would be written now belongs to nothing that anybody commits
+            raise TransactionClosed  # what is written now would not be committed
         with self._explaining():
             return work(connection)
 
@@ -174,7 +174,7 @@ class Database:
         try:
             return self._repeat(work, unit, twice)
         except DatabaseTooSlow:
-            self._pool.reset()  # interrupted at any instruction: a place may be lost, half an answer be in the pipe
+            self._pool.reset()  # interrupted anywhere: a slot may be lost, a half-read answer may be pending
             raise
         finally:
             self.is_working = False
@@ -198,8 +198,8 @@ class Database:
                 was_cut = connection is not None and self._end(connection, error)
                 if stage is Stage.COMMITTING and was_cut and not twice:
                     raise CommitUnknown(self.name, first_line(error)) from error
-                # Deadlocks and their kind; and once, on a new connection, after the old one was found cut.
-                may_repeat = self.dialect.trouble(error) in REPEATED or (was_cut and tries == 1)
+                # Deadlocks and the like; and once, on a new connection, if the old one was closed.
+                may_repeat = self.dialect.error_kind(error) in REPEATED or (was_cut and tries == 1)
                 if tries == MAX_TRIES or not may_repeat:
                     raise self._explain(error) from error
                 self.repeats += 1
@@ -209,26 +209,26 @@ class Database:
                     self._end(connection, error)
                 raise
             else:
-                self._pool.give_back(connection)
+                self._pool.put_back(connection)
                 return found
 
     def _end(self, connection: Connection, error: BaseException) -> bool:
-        """Roll back what was not committed; whether the connection was of no more use."""
+        """Roll back what was not committed; True if the connection was no longer usable."""
         if self._can_go_on(connection, error):
             with suppress(self.dialect.errors):
                 self.dialect.roll_back(connection.raw)
-                self._pool.give_back(connection)
+                self._pool.put_back(connection)
                 return False
-        self._pool.throw_away(connection)
-        self._pool.forget_idle()  # a server that was restarted, or was tired of waiting, has cut them all
+        self._pool.discard(connection)
+        self._pool.forget_idle()  # a restarted server, or one with an idle timeout, has closed them all
         return True
 
     def _can_go_on(self, connection: Connection, error: BaseException) -> bool:
         if not isinstance(error, Exception) or isinstance(error, DatabaseTooSlow):
-            # An interruption: half an answer may still be in the pipe. Neither ROLLBACK nor the next statement could
-            # trust it.
+            # An interruption: a half-read answer may be pending, so that neither a ROLLBACK nor the next statement
+            # would get its own.
             return False
-        is_away = isinstance(error, self.dialect.errors) and self.dialect.trouble(error) is ErrorKind.AWAY
+        is_away = isinstance(error, self.dialect.errors) and self.dialect.error_kind(error) is ErrorKind.AWAY
         return not is_away and not self.dialect.is_cut(connection.raw)
 
     def _measure_once(self, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What a driver's error means to a person."""
+"""Turn a driver's error into a sentence for operators."""
 
 import re
 
@@ -18,12 +18,12 @@ from mayfly.errors import (
 
 FIRST_TABLES = ("mayfly_jobs", "mayfly_version")  # read first: if one of them is missing, all are
 
-# In the words of PostgreSQL, MySQL and SQLite; the database's or the schema's name may stand before it.
+# The messages of PostgreSQL, MySQL and SQLite; the name of the database or schema may precede the table's.
 _NO_TABLE = re.compile(r"""(?:relation "|Table '|no such table: )(?:[^."']*\.)?(?P<name>[^."']+)""")
 
 
 def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) -> DatabaseError | None:
-    """The sentence for a person; None for an error that is not known here."""
+    """None for an unknown error."""
     reason = first_line(error)
     explained: dict[ErrorKind, DatabaseError] = {
         ErrorKind.REPEAT: DatabaseBusy(where, tries, reason),
@@ -34,7 +34,7 @@ def explain(error: BaseException, dialect: Dialect, where: str, tries: int = 1) 
         ErrorKind.FULL: DatabaseFull(where, reason),
         ErrorKind.NO_TABLE: _missing(reason),
     }
-    return explained.get(dialect.trouble(error))
+    return explained.get(dialect.error_kind(error))
 
 
 def _missing(reason: str) -> DatabaseError:

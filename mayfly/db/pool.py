@@ -1,4 +1,4 @@
-"""The open connections of one database: as few as possible, at most as many as allowed."""
+"""The open connections of one database: as few as possible, up to a maximum."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,16 +13,16 @@ MAX_UNCHECKED_IDLE_SECONDS = 30.0  # servers and firewalls close idle sessions
 
 
 class ConnectionPool:
-    """Lends connections; the one that came back last is lent first.
+    """Last in, first out.
 
-    A list serves as the lock: to take from it and to add to it are single steps. A semaphore is written in Python,
-    and would cost one or two microseconds a job where each is committed.
+    A list serves as the lock: pop and append are atomic. A semaphore is Python code, and would cost one or two
+    microseconds per job where each is committed.
     """
 
-    def __init__(self, connect: Callable[[], Connection], most: int) -> None:
+    def __init__(self, connect: Callable[[], Connection], max_connections: int) -> None:
         self._connect = connect
-        self._most = most
-        self._free: list[Connection | None] = [None] * most  # places: with an open connection, or without one yet
+        self._max = max_connections
+        self._free: list[Connection | None] = [None] * max_connections  # slots: an open connection, or none yet
 
     def take(self) -> Connection:
         try:
@@ -34,7 +34,7 @@ class ConnectionPool:
         try:
             return self._connect()
         except BaseException:
-            self._leave_place()
+            self._free_slot()
             raise
 
     def _wait(self) -> Connection | None:
@@ -43,14 +43,14 @@ class ConnectionPool:
             pause_between(*POLL_SECONDS)
             with suppress(IndexError):
                 return self._free.pop()
-        raise ConnectionsUsedUp(self._most, WAIT_TIMEOUT_SECONDS)
+        raise ConnectionsUsedUp(self._max, WAIT_TIMEOUT_SECONDS)
 
-    def give_back(self, connection: Connection) -> None:
+    def put_back(self, connection: Connection) -> None:
         connection.idle_since = monotonic()
         self._free.append(connection)
 
     def _is_usable(self, connection: Connection) -> bool:
-        """One that was idle for long is pinged first: a transaction cannot be moved to another one later."""
+        """One that was idle for long is pinged first: a transaction cannot move to another one later."""
         if monotonic() - connection.idle_since < MAX_UNCHECKED_IDLE_SECONDS:
             return True
         if connection.dialect.is_alive(connection.raw):
@@ -58,24 +58,24 @@ class ConnectionPool:
         _close(connection)
         return False
 
-    def throw_away(self, connection: Connection) -> None:
+    def discard(self, connection: Connection) -> None:
         _close(connection)
-        self._leave_place()
+        self._free_slot()
 
     def forget_idle(self) -> None:
-        """Close what nobody uses just now; others may take and give back meanwhile."""
-        places = 0
+        """Close unused connections; other threads may take and return some meanwhile."""
+        slots = 0
         with suppress(IndexError):
             while True:
                 idle = self._free.pop()
-                places += 1
+                slots += 1
                 if idle is not None:
                     _close(idle)
-        self._free[:0] = [None] * places
+        self._free[:0] = [None] * slots
 
     def reset(self) -> None:
-        """Forget every connection without a word to the server."""
-        self._free = [None] * self._most
+        """Forget every connection without closing it."""
+        self._free = [None] * self._max
 
     def close(self) -> None:
         for place, connection in enumerate(self._free):
@@ -83,12 +83,12 @@ class ConnectionPool:
                 _close(connection)
                 self._free[place] = None
 
-    def _leave_place(self) -> None:
-        """Below those that are open."""
+    def _free_slot(self) -> None:
+        """Below the open connections."""
         self._free.insert(0, None)
 
 
 def _close(connection: Connection) -> None:
-    """What is already cut has nothing to say about that."""
+    """Also one that is already broken."""
     with suppress(connection.dialect.errors):
         connection.raw.close()

@@ -1,4 +1,4 @@
-"""From DATABASE_URL to what each driver is called with. The URL is one that mayfly.settings has accepted."""
+"""Connection arguments of each driver from DATABASE_URL, which mayfly.settings has validated."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _SERVER = (
 )
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
-# What may stand behind the ? and is handed on as it is. SQLAlchemy knows how to make sense of the others.
+# Options after the ? that are passed on unchanged. SQLAlchemy parses the others.
 _MYSQL_OPTIONS = {"unix_socket"}
 _POSTGRES_OPTIONS = {"application_name", "sslcert", "sslkey", "sslmode", "sslrootcert"}
 
@@ -28,11 +28,11 @@ def mysql_arguments(url: str) -> Arguments:
     parts = _parts(url)
     options = _options(parts, _MYSQL_OPTIONS)
     given = _by_sqlalchemy(url) if options is None else {**_address(parts, database="database"), **options}
-    # PyMySQL builds a TLS context for every connection, 30 ms of CPU that loopback does not need. A URL that speaks
-    # of TLS is taken at its word.
-    speaks_of_tls = any(name.startswith("ssl") for name in given)
+    # PyMySQL builds a TLS context for every connection, 30 ms of CPU that loopback does not need. Options about TLS
+    # are kept.
+    has_tls_options = any(name.startswith("ssl") for name in given)
     is_local = "unix_socket" in given or given.get("host") in _LOCAL
-    return given | ({"ssl_disabled": True} if is_local and not speaks_of_tls else {})
+    return given | ({"ssl_disabled": True} if is_local and not has_tls_options else {})
 
 
 def postgres_arguments(url: str) -> Arguments:
@@ -58,7 +58,7 @@ def _address(parts: Mapping[str, str | None], database: str) -> Arguments:
 
 
 def _options(parts: Mapping[str, str | None], simple: set[str]) -> dict[str, str] | None:
-    """None if they are not all simple ones."""
+    """None if not all of them are simple."""
     query = parts["query"] or ""
     try:
         pairs = parse_qsl(query, strict_parsing=bool(query))
@@ -69,13 +69,13 @@ def _options(parts: Mapping[str, str | None], simple: set[str]) -> dict[str, str
 
 
 def _by_sqlalchemy(url: str) -> Arguments:
-    """Dear to import, and exact: what its own engines are called with."""
+    """Exact, but slow to import: the arguments of its own engines."""
     from sqlalchemy.engine import make_url
 
     parsed = make_url(url)
     dialect: Any = parsed.get_dialect()
     positional, options = dialect(dbapi=dialect.import_dbapi()).create_connect_args(parsed)
-    for what_is_no_address in ("context", "client_flag"):  # how its own engines read values and count rows
-        options.pop(what_is_no_address, None)
+    for name in ("context", "client_flag"):  # how its own engines read values and count rows
+        options.pop(name, None)
     named = {"database": positional[0]} if positional else {}
     return {**named, **{name: value for name, value in options.items() if name != "context"}}  # its own types

@@ -13,10 +13,10 @@ from typing import Any
 
 from mayfly import json_text
 from mayfly.db.database import Database
-from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import HookUnusable
 from mayfly.format import nearest
 from mayfly.job import Job
+from mayfly.queue.claim import JOB_COLUMNS, job_from_row
 from mayfly.queue.insert import NewJob, insert_job
 from mayfly.queue.outcome import Cancel, Outcome, OutcomeKind, Snooze
 from mayfly.queue.rescue import Judge
@@ -29,10 +29,7 @@ HOOK_ARGUMENTS = {BEFORE: ("job",), AFTER: ("job", "outcome"), ON_DEAD: ("job", 
 MAX_ATTEMPTS = 20  # of a hook on death: about nine hours with the default backoff
 UNSETTLED_RETRY_SECONDS = 2.0
 
-DEAD_JOB = (
-    "SELECT status, last_error, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions,"
-    " suspect, run_at, group_key FROM mayfly_jobs WHERE id = :id"
-)
+DEAD_JOB = f"SELECT status, last_error, {JOB_COLUMNS} FROM mayfly_jobs WHERE id = :id"
 
 Announce = Callable[[Job], None]
 
@@ -152,11 +149,4 @@ def read_dead(database: Database, job_id: object) -> tuple[Job, Outcome] | None:
     status, error, *rest = row
     if status == PROCESSING:
         raise Snooze(after=UNSETTLED_RETRY_SECONDS)  # announced, and not written yet
-    return (_job(*rest), Outcome(OutcomeKind.DEAD, error=error)) if status == DEAD else None
-
-
-def _job(*columns: Any) -> Job:
-    job = Job(*columns[:9])
-    suspect, run_at, job.group_key = columns[9:]
-    job.suspect, job.run_at = suspect == 1, utc_from_driver(run_at)
-    return job
+    return (job_from_row(rest), Outcome(OutcomeKind.DEAD, error=error)) if status == DEAD else None

@@ -1,15 +1,20 @@
-"""Looks at the table of jobs that take nothing: cheap enough for every minute and for every claim."""
+"""Queries that take nothing: lanes with jobs, due jobs, capped counts, finished batches.
+
+Cheap enough for every minute and every claim, and free of heavy imports for the check of an idle minute.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any, NamedTuple
 
-from mayfly.db.connection import Connection
+from mayfly.db.connection import Connection, numbered_parameters
 from mayfly.schema.tables import PRIORITIES
 
 MAX_RELEASED_READ = 1000  # jobs of a lane and priority
+COUNT_AT_LEAST = 1000
+LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
+MAX_OPEN_BATCHES = 1000
 
 
 def next_due(
@@ -21,10 +26,11 @@ def next_due(
     hint: str = "",
     since: str | None = None,
 ) -> str:
-    """Lane, status and priority are equalities, so run_at is a pure range of the claim index.
+    """The one definition of due jobs and their order, for claims, counts, health and views.
 
-    The order matters even to those who only count: without it PostgreSQL may take delayed and finished jobs for
-    due ones, and scan the whole table in the hope of finding enough of them soon.
+    Lane, status and priority are equalities, so run_at is a pure range of the claim index. The order matters even to
+    a count: without it PostgreSQL may take delayed and finished jobs for due ones, and scan the whole table in the
+    hope of finding enough of them soon.
     """
     begin = f" AND run_at >= {since}" if since else ""
     return (
@@ -34,67 +40,30 @@ def next_due(
     )
 
 
-def has_due(connection: Connection, lane: str, now: datetime) -> bool:
-    return bool(due_priorities(connection, lane, now))
+# From the far end of the index: at the near one are the entries of jobs that were just claimed, and InnoDB visits all
+# of them that it has not removed yet, under a lock each, even to find that a priority before them is empty.
+DUE_PRIORITIES = " UNION ALL ".join(
+    f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
+    for each in PRIORITIES
+)
+RELEASED_JOBS = (
+    f"SELECT id, type, run_at FROM ({next_due('id, type, run_at, claims, attempts')}) AS due WHERE claims > attempts"
+)
+# Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane.
+NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
+ANY_PROCESSING = "SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' LIMIT 1"
 
+# A batch that may be complete: no more jobs will be added to it, and its completion is not recorded.
+IS_SEALED = "sealed_at IS NOT NULL AND completed_at IS NULL"
+SEALED_BATCHES = f"SELECT batch_key FROM mayfly_batches WHERE {IS_SEALED} ORDER BY batch_key LIMIT {MAX_OPEN_BATCHES}"
+# Backwards along the index of groups: jobs that have ended are mostly the older ones.
+YOUNGEST_LIVE_JOB = (
+    "SELECT id FROM mayfly_jobs WHERE group_key = :key AND status IN ('pending', 'processing')"
+    " ORDER BY id DESC LIMIT 1"
+)
+LIVE_JOB = "SELECT id FROM mayfly_jobs WHERE id = :id AND group_key = :key AND status IN ('pending', 'processing')"
 
-def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int]:
-    """Those that have due high first. Without locks: some of these jobs may be in somebody's hands.
-
-    From the far end: at the near one lie the index entries of what was just claimed, and InnoDB goes through all of
-    them that it has not removed yet, under a lock each, even to find that a priority before them is empty.
-    """
-    return sorted(connection.execute(due_priorities_statement(), {"lane": lane, "now": now}).scalars())
-
-
-@cache
-def due_priorities_statement() -> str:
-    looks = {each: next_due("id", priority=str(each), size="1", order=" DESC") for each in PRIORITIES}
-    return " UNION ALL ".join(f"SELECT {each} FROM ({look}) AS due_{each}" for each, look in looks.items())
-
-
-def first_released(connection: Connection, lane: str, types: Collection[str], now: datetime) -> int | None:
-    """Of the next due jobs of a lane, the oldest of these types that a runner has given back unspent."""
-    found: list[tuple[Any, int]] = []
-    for priority in PRIORITIES:
-        asked = {"lane": lane, "priority": priority, "now": now, "size": MAX_RELEASED_READ}
-        came_back = connection.execute(released_statement(), asked).all()
-        found += ((run_at, job_id) for job_id, type_name, run_at in came_back if type_name in types)
-    return min(found)[1] if found else None
-
-
-@cache
-def released_statement() -> str:
-    due = next_due(", ".join(("id", "type", "run_at", "claims", "attempts")))
-    return f"SELECT id, type, run_at FROM ({due}) AS due WHERE claims > attempts"
-
-
-def find_lanes(connection: Connection) -> list[str]:
-    """The lanes that have any rows: hop along the claim index, one probe a lane, however many rows lie between."""
-    lanes: list[str] = []
-    lane = ""
-    while (lane := connection.execute(next_lane_statement(), {"lane": lane}).scalar()) is not None:
-        lanes.append(lane)
-    return lanes
-
-
-def next_lane_statement() -> str:
-    """Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane."""
-    return "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
-
-
-def processing_statement() -> str:
-    """Along the claim index: only what is being processed is read, and that is little."""
-    columns = (
-        "worker_id", "id", "type", "payload", "attempts", "max_attempts", "claims", "crashes", "interruptions",
-        "suspect", "run_at", "group_key", "stalled", "forgiven",
-    )  # fmt: skip
-    where = "lane = :lane AND status = 'processing'"
-    return f"SELECT {', '.join(columns)} FROM mayfly_jobs WHERE {where}"
-
-
-COUNT_AT_LEAST = 1000
-LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
+KnownLiveJobs = dict[str, int]  # by batch a job that was live when the batch was last checked
 
 
 class Due(NamedTuple):
@@ -109,95 +78,110 @@ class Due(NamedTuple):
         return f"{self.pending}+" if self.capped else str(self.pending)
 
 
+# --- lanes ------------------------------------------------------------------------------------------------
+
+
+def find_lanes(connection: Connection) -> list[str]:
+    """The lanes that have any rows: one probe of the claim index per lane, however many rows there are."""
+    lanes: list[str] = []
+    lane = ""
+    while (lane := connection.execute(NEXT_LANE, {"lane": lane}).scalar()) is not None:
+        lanes.append(lane)
+    return lanes
+
+
+def has_due(connection: Connection, lane: str, now: datetime) -> bool:
+    return bool(due_priorities(connection, lane, now))
+
+
+def due_priorities(connection: Connection, lane: str, now: datetime) -> list[int]:
+    """The priorities that have due jobs, high first. Without locks: some of them may be being claimed."""
+    return sorted(connection.execute(DUE_PRIORITIES, {"lane": lane, "now": now}).scalars())
+
+
+def has_processing(connection: Connection, lane: str) -> bool:
+    return connection.execute(ANY_PROCESSING, {"lane": lane}).first() is not None
+
+
+def first_released(connection: Connection, lane: str, types: Collection[str], now: datetime) -> int | None:
+    """Of the next due jobs of a lane, the oldest of these types that a runner has released without an attempt."""
+    found: list[tuple[Any, int]] = []
+    for priority in PRIORITIES:
+        values = {"lane": lane, "priority": priority, "now": now, "size": MAX_RELEASED_READ}
+        released = connection.execute(RELEASED_JOBS, values).all()
+        found += ((run_at, job_id) for job_id, type_name, run_at in released if type_name in types)
+    return min(found)[1] if found else None
+
+
+# --- counts -----------------------------------------------------------------------------------------------
+
+
 def count_due(
     connection: Connection,
     now: datetime,
     cap_of: Callable[[str], int] = lambda _lane: COUNT_AT_LEAST,
 ) -> list[Due]:
-    """The lanes that have any rows, each with its due counted to its cap."""
+    """The lanes that have any rows, each with its due jobs counted to its cap."""
     caps = {lane: cap_of(lane) for lane in find_lanes(connection)}
     counted = count_in(connection, caps, now)
     return [Due(lane, min(counted[lane], cap), counted[lane] > cap) for lane, cap in caps.items()]
 
 
 def count_in(connection: Connection, caps: Mapping[str, int], now: datetime) -> Counter[str]:
-    """The due jobs of these lanes. More than a lane's cap means no more than that there are more."""
+    """The due jobs of these lanes; a count above a lane's cap means no more than that there are more."""
     lanes = list(caps)
     counted: Counter[str] = Counter()
     for start in range(0, len(lanes), LANES_PER_STATEMENT):
-        part = {lane: caps[lane] for lane in lanes[start : start + LANES_PER_STATEMENT]}
-        for number, pending in _count(connection, part, now):
-            counted[lanes[start + number]] += pending
+        part = lanes[start : start + LANES_PER_STATEMENT]
+        values = {**numbered_parameters(part, "lane"), "now": now}
+        for number, pending in connection.execute(count_statement([caps[lane] for lane in part]), values).all():
+            counted[part[number]] += pending
     return counted
 
 
 def lanes_with_due(connection: Connection, lanes: Sequence[str], now: datetime) -> set[str]:
-    """Those of the lanes that have anything to do: one row of each is looked at."""
-    found: set[str] = set()
-    for start in range(0, len(lanes), LANES_PER_STATEMENT):
-        part = dict.fromkeys(lanes[start : start + LANES_PER_STATEMENT], 0)
-        found.update(lanes[start + number] for number, due in _count(connection, part, now) if due)
-    return found
-
-
-def _count(connection: Connection, caps: Mapping[str, int], now: datetime) -> Sequence[tuple[int, int]]:
-    """The number of each lane among the caps, and the due jobs of one of its priorities."""
-    names = {f"lane_{number}": lane for number, lane in enumerate(caps)}
-    return connection.execute(count_statement(list(caps.values())), {**names, "now": now}).all()
+    """Reads one row of each lane and priority."""
+    counted = count_in(connection, dict.fromkeys(lanes, 0), now)
+    return {lane for lane, pending in counted.items() if pending}
 
 
 def count_statement(caps: Sequence[int]) -> str:
-    """One statement for several lanes: a row for each lane and priority, which stops one beyond the lane's cap."""
-    parts = []
-    for number, cap in enumerate(caps):
-        for priority in PRIORITIES:
-            due = next_due("id", f":lane_{number}", str(priority), str(cap + 1))
-            parts.append(f"SELECT {number}, COUNT(*) FROM ({due}) AS due_{number}_{priority}")
-    return " UNION ALL ".join(parts)
+    """One statement for several lanes: one row per lane and priority, which stops one beyond the lane's cap."""
+    return counts_of(
+        (str(number), next_due("id", f":lane_{number}", str(priority), str(cap + 1)))
+        for number, cap in enumerate(caps)
+        for priority in PRIORITIES
+    )
 
 
-MAX_OPEN_BATCHES = 1000
-IS_OPEN = "sealed_at IS NOT NULL AND completed_at IS NULL"
-SEALED = f"SELECT batch_key FROM mayfly_batches WHERE {IS_OPEN} ORDER BY batch_key LIMIT {MAX_OPEN_BATCHES}"
+def counts_of(queries: Iterable[tuple[str, str]]) -> str:
+    """One statement with one row per query: its label, and how many rows it finds, up to its own LIMIT."""
+    return " UNION ALL ".join(
+        f"SELECT {label}, COUNT(*) FROM ({query}) AS counted_{number}"
+        for number, (label, query) in enumerate(queries)
+    )
 
-KnownLiveJobs = dict[str, int]  # a live job of each batch, when somebody last looked
+
+# --- batches ----------------------------------------------------------------------------------------------
 
 
 def finished_batches(connection: Connection) -> list[str]:
-    """Batches that are over, and that nobody has seen to be."""
-    sealed = [key for (key,) in connection.execute(SEALED).all()]
-    return finished(connection, sealed, {})
+    """Batches without a live job whose completion is not recorded."""
+    sealed = [key for (key,) in connection.execute(SEALED_BATCHES).all()]
+    return without_live_jobs(connection, sealed, {})
 
 
-def finished(connection: Connection, keys: Iterable[str], witnesses: KnownLiveJobs) -> list[str]:
-    """Those of these groups that have no live job."""
-    return [key for key in keys if not _is_live(connection, key, witnesses)]
+def without_live_jobs(connection: Connection, keys: Iterable[str], known: KnownLiveJobs) -> list[str]:
+    return [key for key in keys if not _has_live_job(connection, key, known)]
 
 
-def _is_live(connection: Connection, key: str, witnesses: KnownLiveJobs) -> bool:
-    """The youngest live job is mostly the last to end, so it is asked for first as long as it lives."""
-    if key in witnesses:
-        asked = {"id": witnesses[key], "key": key}
-        if connection.execute(live_job_statement(), asked).first() is not None:
-            return True
-    found = connection.execute(youngest_statement(), {"key": key}).scalar()
+def _has_live_job(connection: Connection, key: str, known: KnownLiveJobs) -> bool:
+    """The youngest live job is mostly the last to end, so that one is checked first as long as it lives."""
+    if key in known and connection.execute(LIVE_JOB, {"id": known[key], "key": key}).first() is not None:
+        return True
+    found = connection.execute(YOUNGEST_LIVE_JOB, {"key": key}).scalar()
     if found is None:
-        witnesses.pop(key, None)
+        known.pop(key, None)
         return False
-    witnesses[key] = found
+    known[key] = found
     return True
-
-
-@cache
-def youngest_statement() -> str:
-    """Backwards along the index of groups: those that ended are mostly the older ones."""
-    return f"SELECT id FROM mayfly_jobs WHERE group_key = :key AND {_live()} ORDER BY id DESC LIMIT 1"
-
-
-@cache
-def live_job_statement() -> str:
-    return f"SELECT id FROM mayfly_jobs WHERE id = :id AND group_key = :key AND {_live()}"
-
-
-def _live() -> str:
-    return "status IN ('pending', 'processing')"

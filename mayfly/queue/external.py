@@ -1,9 +1,8 @@
-"""The books of a process that settles jobs outside of any cycle: its figures go beside the last cycle's totals."""
+"""External workers: pull jobs over HTTP, extend leases, report outcomes; and the totals of these jobs."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -15,51 +14,61 @@ from mayfly.errors import StaleClaim
 from mayfly.fleet.runners import OUTSIDE, is_outside
 from mayfly.job import Job, cancel_request
 from mayfly.monitoring.hooks import Announce
-from mayfly.queue.claim import Claimant, claim, jobs_from
+from mayfly.queue.claim import JOB_COLUMNS, Claimant, claim, job_from_row, jobs_from
 from mayfly.queue.count import count_in
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settlement, Settler
 from mayfly.queue.pauses import Pauses, load_pauses
 from mayfly.queue.policy import skip_outcome
 from mayfly.queue.rescue import held_jobs
-from mayfly.queue.settle import Settled, settle
-from mayfly.schema.tables import DEAD, DONE, NAME_LENGTH, PROCESSING
+from mayfly.queue.settle import STATUS_OF, Settled, settle
+from mayfly.schema.tables import FENCE, NAME_LENGTH, PROCESSING
 from mayfly.stats.histograms import Tally
 from mayfly.stats.totals import STRAYS
 
-CYCLE_POLL_SECONDS = 20.0  # how often it is asked which cycle was the last
-PERIOD_MS = STRAYS / timedelta(milliseconds=2)  # half of it: nobody adds up a page that is still written to
+CYCLE_POLL_SECONDS = 20.0  # how often the newest finished cycle is read
+PERIOD_MS = STRAYS / timedelta(milliseconds=2)  # half of it: totals that are still written are not added up yet
+MILLISECOND = timedelta(milliseconds=1)
+
 LAST_CLOSED_CYCLE = "SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1"
+SELECT_CLAIMED = f"SELECT status, locked_at, {JOB_COLUMNS} FROM mayfly_jobs WHERE {FENCE}"
+EXTEND_LEASE = (
+    "UPDATE mayfly_jobs SET lease_until = :lease_until"
+    f" WHERE {FENCE} AND status = 'processing' AND lease_until > :now"
+)
+
+Judge = Callable[[Job], Outcome]
 
 
 class ExternalTotals:
-    """Absolute figures under a name of their own, one settlement at a time.
+    """Settles jobs of external workers, one call at a time, and counts them as absolute figures of this process.
 
-    They are counted under a cycle that is over: its own figures have been added up, so that nobody adds these to
-    them and leaves us to write them again. Where cron is not at work, under a number of our own, for the same reason.
+    They are counted under a cycle that has finished: its own totals have been added up, so that these are not added
+    to them while this process still writes them. Without cron, under a number of its own, for the same reason.
     """
 
     def __init__(self, database: Database, name: str) -> None:
         self._database = database
         self._name = name
-        self._turn = Lock()
+        self._lock = Lock()
         self._cycle_id = 0
-        self._look_again_at = 0.0
+        self._next_poll_at = 0.0
         self._tally: Tally = {}
-        self._witnesses: dict[str, int] = {}
+        self._known_live_jobs: dict[str, int] = {}
 
     def settle(self, worker_id: str, settlements: Sequence[Settlement]) -> Settled:
-        with self._turn:
-            self._turn_page()
-            settler = Settler(worker_id, self._cycle_id, self._name, self._witnesses)
+        with self._lock:
+            self._roll_cycle()
+            settler = Settler(worker_id, self._cycle_id, self._name, self._known_live_jobs)
             settled = settle(self._database, settler, settlements, self._tally)
             self._tally = settled.tally
             return settled
 
-    def _turn_page(self) -> None:
-        if monotonic() < self._look_again_at:
+    def _roll_cycle(self) -> None:
+        """Count under a newer cycle, and from 0 again."""
+        if monotonic() < self._next_poll_at:
             return
-        found = self._database.read(_last_closed_cycle)
-        self._look_again_at = monotonic() + CYCLE_POLL_SECONDS
+        found: int | None = self._database.read(lambda connection: connection.execute(LAST_CLOSED_CYCLE).scalar())
+        self._next_poll_at = monotonic() + CYCLE_POLL_SECONDS
         now_ms, cycle_id = milliseconds(self._database.clock.now()), max(found or 0, self._cycle_id)
         if cycle_id < now_ms - PERIOD_MS:
             cycle_id = now_ms
@@ -67,18 +76,8 @@ class ExternalTotals:
             self._cycle_id, self._tally = cycle_id, {}
 
 
-def _last_closed_cycle(connection: Connection) -> int | None:
-    found: int | None = connection.execute(LAST_CLOSED_CYCLE).scalar()
-    return found
-
-
-MILLISECOND = timedelta(milliseconds=1)
-
-Judge = Callable[[Job], Outcome]
-
-
 class ClaimRef(NamedTuple):
-    """One claim of one job: the fencing token, as the worker gets it and gives it back."""
+    """One claim of one job: the fencing token, as the worker gets it and sends it back."""
 
     job_id: int
     worker_id: str
@@ -90,10 +89,14 @@ class ClaimRef(NamedTuple):
 
     @classmethod
     def from_text(cls, job_id: int, text: str) -> "ClaimRef":
-        """Of a text that never was one, none that anybody holds."""
+        """Of an invalid text: a claim that no job has."""
         claims, _, worker_id = text.partition(".")
-        known = claims.isascii() and claims.isdigit() and len(claims) < 10 and is_outside(worker_id)
-        return cls(job_id, worker_id[:NAME_LENGTH], int(claims)) if known else cls(job_id, "", 0)
+        is_valid = claims.isascii() and claims.isdigit() and len(claims) < 10 and is_outside(worker_id)
+        return cls(job_id, worker_id[:NAME_LENGTH], int(claims)) if is_valid else cls(job_id, "", 0)
+
+    @property
+    def fence(self) -> dict[str, Any]:
+        return {"id": self.job_id, "owner": self.worker_id, "token": self.claims}
 
 
 class PullOptions(NamedTuple):
@@ -110,13 +113,13 @@ class Pulled(NamedTuple):
     worker_id: str
     lease_until: datetime
 
-    def hold(self, job: Job) -> ClaimRef:
+    def claim_of(self, job: Job) -> ClaimRef:
         return ClaimRef(job.id, self.worker_id, job.claims)
 
 
 class ExtendedLease(NamedTuple):
     lease_until: datetime
-    cancel_reason: str | None  # somebody wants the job to end
+    cancel_reason: str | None  # cancellation was requested
 
 
 class Finished(NamedTuple):
@@ -126,37 +129,37 @@ class Finished(NamedTuple):
 
 
 class ExternalJob(NamedTuple):
-    """A job as it is under a claim."""
+    """A job under a claim."""
 
     job: Job
     status: str
     locked_at: datetime
 
 
-def pull(database: Database, books: ExternalTotals, wish: PullOptions) -> Pulled:
-    """Due now owned by a worker_id that is made for them and never used again."""
-    worker_id = f"{OUTSIDE}{secrets.token_hex(8)}-{wish.by}"[:NAME_LENGTH]
+def due(connection: Connection, most: Mapping[str, int], now: datetime) -> Mapping[str, int]:
+    """How many jobs a pull would find in each of these lanes, counted to about `most`. Claims nothing."""
+    paused = load_pauses(connection, now).lanes
+    return count_in(connection, {lane: cap for lane, cap in most.items() if lane not in paused}, now)
+
+
+def pull(database: Database, totals: ExternalTotals, options: PullOptions) -> Pulled:
+    """Claim due jobs under a new worker_id, which is never used again."""
+    worker_id = f"{OUTSIDE}{secrets.token_hex(8)}-{options.by}"[:NAME_LENGTH]
     now = database.clock.now()
     pauses = database.read(lambda connection: load_pauses(connection, now))
-    for lane in wish.lanes:
+    for lane in options.lanes:
         if lane in pauses.lanes:
             continue
-        claimant = Claimant(worker_id, lane, database.clock.now() + wish.lease)
-        taken = _claim(database, claimant, wish.most)
-        found = _admitted(books, worker_id, taken, pauses, now)
+        claimant = Claimant(worker_id, lane, database.clock.now() + options.lease)
+        claimed = _claim(database, claimant, options.most)
+        found = _admitted(totals, worker_id, claimed, pauses, now)
         if found:
             return Pulled(found, worker_id, claimant.lease_until)
     return Pulled((), worker_id, now)
 
 
-def due(connection: Connection, most: Mapping[str, int], now: datetime) -> Mapping[str, int]:
-    """How many jobs a pull would find in each of these lanes, counted to about `most`. Takes nothing."""
-    paused = load_pauses(connection, now).lanes
-    return count_in(connection, {lane: cap for lane, cap in most.items() if lane not in paused}, now)
-
-
 def _claim(database: Database, claimant: Claimant, size: int) -> Sequence[Job]:
-    """What a first try took whose COMMIT was not answered is ours, too: nobody else knows of it."""
+    """Jobs claimed by a first try whose COMMIT was not answered are ours, too: no other process knows them."""
     tries = 0
 
     def take(connection: Connection) -> Sequence[Job]:
@@ -170,95 +173,64 @@ def _claim(database: Database, claimant: Claimant, size: int) -> Sequence[Job]:
 
 
 def _admitted(
-    books: ExternalTotals, worker_id: str, taken: Sequence[Job], pauses: Pauses, now: datetime
+    totals: ExternalTotals, worker_id: str, claimed: Sequence[Job], pauses: Pauses, now: datetime
 ) -> list[Job]:
-    """Those that are to be run; the others are settled as a runner would have."""
-    outcomes = [(job, skip_outcome(job, pauses.types.get(job.type), now)) for job in taken]
-    away = [Settlement(job, outcome) for job, outcome in outcomes if outcome is not None]
-    if away:
-        books.settle(worker_id, away)
+    """The jobs to run; the others are settled as a runner would."""
+    outcomes = [(job, skip_outcome(job, pauses.types.get(job.type), now)) for job in claimed]
+    skipped = [Settlement(job, outcome) for job, outcome in outcomes if outcome is not None]
+    if skipped:
+        totals.settle(worker_id, skipped)
     return [job for job, outcome in outcomes if outcome is None]
 
 
-def release_pulled(books: ExternalTotals, pulled: Pulled) -> None:
-    """Whoever asked is gone before he had his answer: nobody has seen these jobs."""
-    books.settle(pulled.worker_id, [Settlement(job, RELEASED) for job in pulled.jobs])
+def release_pulled(totals: ExternalTotals, pulled: Pulled) -> None:
+    """The client has disconnected before the answer was sent: no worker has these jobs."""
+    totals.settle(pulled.worker_id, [Settlement(job, RELEASED) for job in pulled.jobs])
 
 
 def finish(
     database: Database,
-    books: ExternalTotals,
-    hold: ClaimRef,
+    totals: ExternalTotals,
+    claim_ref: ClaimRef,
     judge: Judge,
     announce: Announce | None = None,
 ) -> Finished:
-    """Settle a job as its worker says; nothing is done where the same claim has settled it so before.
+    """Settle a job as its worker reports; nothing is done if the same claim has reported the same before.
 
-    Raises StaleClaim, with nothing changed, if the claim does not hold any more.
+    Raises StaleClaim, with nothing changed, if the claim no longer holds.
     """
-    row = _read_job(database, hold)
+    row = _read_claimed(database, claim_ref)
     outcome = judge(row.job)
     if row.status != PROCESSING:
         return _repeated(row, outcome)
     if outcome.kind is OutcomeKind.DEAD and announce is not None:
         announce(row.job)  # before it is written, as in a runner
     duration_ms = max(0, (database.clock.now() - row.locked_at) // MILLISECOND)
-    settled = books.settle(hold.worker_id, [Settlement(row.job, outcome, duration_ms)])
-    return _repeated(_read_job(database, hold), outcome) if settled.lost else Finished(row.job, outcome)
+    settled = totals.settle(claim_ref.worker_id, [Settlement(row.job, outcome, duration_ms)])
+    return _repeated(_read_claimed(database, claim_ref), outcome) if settled.lost else Finished(row.job, outcome)
 
 
 def _repeated(row: ExternalJob, outcome: Outcome) -> Finished:
-    if row.status != {OutcomeKind.DONE: DONE, OutcomeKind.DEAD: DEAD}.get(outcome.kind):
+    is_reported = outcome.kind in (OutcomeKind.DONE, OutcomeKind.DEAD) and row.status == STATUS_OF[outcome.kind]
+    if not is_reported:
         raise StaleClaim(row.job.id)
     return Finished(row.job, outcome, is_repeated=True)
 
 
-def extend(database: Database, hold: ClaimRef, lease: timedelta) -> ExtendedLease:
-    """Not once it ran out: whoever rescues the job must not be met by its worker half-way."""
+def extend(database: Database, claim_ref: ClaimRef, lease: timedelta) -> ExtendedLease:
+    """Not after it has expired: a rescue may have begun."""
     now = database.clock.now()
-    values = {**_whose(hold), "now": now, "lease_until": now + lease}
-    if database.once(lambda connection: connection.execute(extend_statement(), values).rowcount) != 1:
-        raise StaleClaim(hold.job_id)
-    mine = (hold.job_id, hold.worker_id, hold.claims)
-    reason = database.read(lambda connection: cancel_request(connection, *mine))
+    values = {**claim_ref.fence, "now": now, "lease_until": now + lease}
+    if database.once(lambda connection: connection.execute(EXTEND_LEASE, values).rowcount) != 1:
+        raise StaleClaim(claim_ref.job_id)
+    owner = (claim_ref.job_id, claim_ref.worker_id, claim_ref.claims)
+    reason = database.read(lambda connection: cancel_request(connection, *owner))
     return ExtendedLease(now + lease, reason)
 
 
-def _read_job(database: Database, hold: ClaimRef) -> ExternalJob:
-    found = database.read(partial(_row, hold=hold))
-    if found is None:
-        raise StaleClaim(hold.job_id)
-    return found
-
-
-def _row(connection: Connection, hold: ClaimRef) -> ExternalJob | None:
-    found = connection.execute(row_statement(), _whose(hold)).first()
-    if found is None:
-        return None
-    status, locked_at, run_at, group_key, *columns = found
-    job = Job(*columns)
-    job.run_at, job.group_key = utc_from_driver(run_at), group_key
-    return ExternalJob(job, status, utc_from_driver(locked_at))
-
-
-@cache
-def row_statement() -> str:
-    columns = (
-        "status", "locked_at", "run_at", "group_key", "id", "type", "lane", "payload", "attempts", "max_attempts",
-        "claims", "crashes", "interruptions",
-    )  # fmt: skip
-    return f"SELECT {', '.join(columns)} FROM mayfly_jobs WHERE {_fence()}"
-
-
-@cache
-def extend_statement() -> str:
-    held = f"{_fence()} AND status = 'processing' AND lease_until > :now"
-    return f"UPDATE mayfly_jobs SET lease_until = :lease_until WHERE {held}"
-
-
-def _fence() -> str:
-    return "id = :id AND worker_id = :owner AND claims = :token"
-
-
-def _whose(hold: ClaimRef) -> dict[str, Any]:
-    return {"id": hold.job_id, "owner": hold.worker_id, "token": hold.claims}
+def _read_claimed(database: Database, claim_ref: ClaimRef) -> ExternalJob:
+    row = database.read(lambda connection: connection.execute(SELECT_CLAIMED, claim_ref.fence).first())
+    if row is None:
+        raise StaleClaim(claim_ref.job_id)
+    status, locked_at, *columns = row
+    return ExternalJob(job_from_row(columns), status, utc_from_driver(locked_at))

@@ -1,4 +1,4 @@
-"""Turn an error into what is kept of it: a bounded text that every database can hold, and its fingerprint."""
+"""What is stored of an error: a text of limited length that every database can hold, and its fingerprint. Pure."""
 
 import hashlib
 import re
@@ -12,7 +12,7 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Failure:
-    """What is remembered of an error. The same error on other data has the same fingerprint."""
+    """The same error on other data has the same fingerprint."""
 
     message: str  # one line
     text: str  # the message, and the traceback below it
@@ -21,7 +21,7 @@ class Failure:
     @classmethod
     def from_error(cls, error: BaseException) -> "Failure":
         message = storable(_one_line(error))
-        # The first frame is ours: where the handler was called says nothing about what it did.
+        # The first frame is the call of the handler, in Mayfly itself.
         trace = error.__traceback__.tb_next if error.__traceback__ else None
         frames = "".join(traceback.format_tb(trace)).rstrip()
         where = traceback.extract_tb(trace)[-1].name if trace else ""
@@ -40,20 +40,20 @@ def storable(text: str) -> str:
 
 
 def bounded(text: str, limit: int = ERROR_LIMIT) -> str:
-    """Both ends say most: what it was, and where it happened."""
+    """Keeps both ends: what the error was, and where it happened."""
     if len(text) <= limit:
         return text
     half = limit // 2
-    return f"{text[:half]}\n… {len(text) - limit:,} characters left out …\n{text[-half:]}"
+    return f"{text[:half]}\n… {len(text) - limit:,} characters omitted …\n{text[-half:]}"
 
 
 def _one_line(error: BaseException) -> str:
     try:
-        said = " ".join(str(error).split())
+        message = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 - the handler's own __str__ may fail, and the job's row must still be written
-        said = "(its text cannot be shown)"
+        message = "(its text cannot be shown)"
     name = type(error).__name__
-    return f"{name}: {said}" if said else name
+    return f"{name}: {message}" if message else name
 
 
 def _fingerprint(text: str) -> str:

@@ -1,32 +1,33 @@
-"""Enqueue jobs: check them at the door, then one INSERT, in a transaction of ours or of the application's."""
+"""Insert jobs, in a transaction of ours or of the application's; unique keys included.
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+A constraint of the table decides which job holds a unique key, never a query before the insert.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 from mayfly import json_text
-from mayfly.db.connection import AnyConnection
+from mayfly.db.connection import AnyConnection, numbered_parameters, placeholders
 from mayfly.db.dialects import Dialect
-from mayfly.errors import BadField, BadPayload, KeyMissing, PayloadTooLarge
-from mayfly.job import parent_id
-from mayfly.limits.limit import Limit, NoKey, limit_request
-from mayfly.queue.failure import storable
-from mayfly.queue.options import CONFLICTS, KEEP, LIVE, Scope, utc
-from mayfly.queue.unique import insert_unique, keeping_keys, release_finished
-from mayfly.registry import Handler, Model
-from mayfly.schema import tables
-from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, PRIORITIES
+from mayfly.errors import KeyHeld, PayloadTooLarge
+from mayfly.schema.tables import HOLDS_UNIQUE_KEY
 
 ROWS_PER_STATEMENT = 1000
 BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
-MAX_UNCHECKED_BYTES = 128 << 10  # below this no server's packet limit is worth a question
+MAX_UNCHECKED_BYTES = 128 << 10  # smaller statements fit into the packet of every server
+
+LIVE, PENDING, TIME = "live", "pending", "time"  # unique_scope: how long a unique key is held
+KEEP, REPLACE, ERROR = "keep", "replace", "error"  # on_conflict: what happens to the second job
+CONFLICTS = (KEEP, REPLACE, ERROR)
+
+# What a job that replaces another overwrites: all that its producer passed, except for how long the key is held.
+REPLACED_COLUMNS = ("type", "payload", "lane", "max_attempts", "priority", "run_at", "group_key", "expires_at")
 
 
 class NewJob(NamedTuple):
-    """A job that passed the door. None leaves the column to the database's default."""
+    """A validated job. None leaves the column to the database's default."""
 
     type: str
     payload: str
@@ -41,7 +42,7 @@ class NewJob(NamedTuple):
     unique_until: datetime | None = None
     trace_context: str | None = None
     parent_id: int | None = None
-    on_conflict: str | None = None  # no column; None: whoever holds the unique key is kept
+    on_conflict: str | None = None  # not a column; None: the job that holds the unique key is kept
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -62,8 +63,8 @@ class NewJob(NamedTuple):
         return dict(zip(self.columns, self.values, strict=True))
 
     @property
-    def most_bytes(self) -> int:
-        """No fewer than it has in a statement, and cheaper to know: two a character if all are ASCII, else four."""
+    def max_bytes(self) -> int:
+        """An upper bound that is fast to compute: two bytes per character if all are ASCII, else four."""
         return len(self.payload) * (2 if self.payload.isascii() else 4) + 512
 
     @property
@@ -76,100 +77,48 @@ class NewJob(NamedTuple):
 _REQUIRED = 5
 _COLUMNS = len(NewJob._fields) - 1
 _NO_OPTIONS = (None,) * (len(NewJob._fields) - _REQUIRED)
-_UNTIL_DONE = Scope(LIVE)
+STORED_FIELDS = ("type", "payload", "lane", "max_attempts", "priority")
 
 
-@dataclass(frozen=True)
-class JobValidator:
-    """What is checked of every job that comes in through Python, the command line or HTTP."""
+class FutureJob(NamedTuple):
+    """A job to enqueue later, as the step of a chain or the callback of a batch, with a delay from then on."""
 
-    payload_limit: int
-    max_attempts: int
+    job: NewJob
+    delay: float = 0.0  # seconds
 
-    def admit(
-        self,
-        type_name: str,
-        payload: object,
-        handler: Handler | None,
-        *,
-        lane: str | None = None,
-        run_at: datetime | None = None,
-        priority: int | None = None,
-        unique_key: str | None = None,
-        group_key: str | None = None,
-        max_attempts: int | None = None,
-        expires_at: datetime | None = None,
-        unique: Scope | None = None,
-        on_conflict: str | None = None,
-    ) -> NewJob:
-        """The job as it will be inserted, or the sentence that says why not."""
-        if unique_key is None and (unique is not None or on_conflict is not None):
-            raise KeyMissing("on_conflict" if unique is None else "unique")
-        scope = unique or _UNTIL_DONE
-        if lane is None:
-            lane = handler.lane if handler else "default"
-        if max_attempts is None:
-            max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
-        terms = _terms(type_name, lane, max_attempts, tables.NORMAL if priority is None else priority)
-        return NewJob(  # by place, which takes less than half the time of names
-            terms.type,
-            self._payload(type_name, payload, handler),
-            terms.lane,
-            terms.max_attempts,
-            terms.priority,
-            None if run_at is None else utc("run_at", run_at),
-            None if unique_key is None else _key("unique_key", unique_key),
-            None if group_key is None else _key("group_key", group_key),
-            expires_at,
-            scope.name if scope.name != LIVE else None,
-            scope.until,
-            current_traceparent(),
-            parent_id(),
-            None if on_conflict is None else _conflict(on_conflict),
-        )
+    def to_dict(self) -> dict[str, Any]:
+        return {**{name: getattr(self.job, name) for name in STORED_FIELDS}, "delay": self.delay}
 
-    def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
-        if type(payload) is not dict:  # as nearly all are: to ask for a Mapping takes longer
-            if not isinstance(payload, Mapping):
-                raise BadPayload(type_name, f"it must be a JSON object, not {type(payload).__name__}")
-            payload = dict(payload)
-        try:
-            text = json_text.encode(payload)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise BadPayload(type_name, f"it is no JSON ({error})") from error
-        if 4 * len(text) > self.payload_limit and len(text.encode()) > self.payload_limit:
-            raise PayloadTooLarge(type_name, len(text.encode()), self.payload_limit, "PAYLOAD_LIMIT")
-        if handler is not None and handler.model is not None:
-            _fit(type_name, handler.model, text)
-        if handler is not None and handler.limits:
-            _fill_keys(type_name, handler.limits, text)
-        return text
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> "FutureJob":
+        return cls(NewJob(**{name: stored[name] for name in STORED_FIELDS}), stored["delay"])
+
+    def starting_at(self, now: datetime) -> NewJob:
+        return self.job._replace(run_at=now + timedelta(seconds=self.delay))
+
+    def with_field(self, name: str, value: object) -> "FutureJob":
+        """The same with one more field in its payload."""
+        payload = {**json_text.decode(self.job.payload), name: value}
+        return self._replace(job=self.job._replace(payload=json_text.encode(payload)))
 
 
 def insert_job(connection: AnyConnection, job: NewJob, now: datetime | None = None) -> int:
     """The new job's id, or the id of the job that already holds its unique key.
 
-    `now` is for keys that are held for a time; without it the database looks at its own clock.
+    `now` is for keys that are held for a time; without it the database's own clock decides.
     """
     refuse_beyond_packet(connection, [job])
     dialect, row = connection.dialect, job.row
     if job.unique_key is not None:
-        answer = insert_unique(connection, row, job.on_conflict, now)
+        answer = _insert_unique(connection, row, job.on_conflict, now)
         assert answer.job_id is not None
         return answer.job_id
     inserted = connection.execute(insert_statement(dialect, tuple(row)), row)
     return int(inserted.lastrowid if dialect.has_lastrowid else inserted.scalar())
 
 
-@cache
-def insert_statement(dialect: Dialect, columns: tuple[str, ...]) -> str:
-    """Of a job without a unique key."""
-    returning = "" if dialect.has_lastrowid else " RETURNING id"
-    return dialect.insert("mayfly_jobs", columns) + returning
-
-
 def insert_jobs(connection: AnyConnection, new: Iterable[NewJob], now: datetime | None = None) -> int:
-    """How many were inserted, or have replaced another; those whose unique key is held are left out."""
+    """How many were inserted, or have replaced another; jobs whose unique key is held are skipped."""
     return sum(insert_slice(connection, each, now) for each in slices(new))
 
 
@@ -179,13 +128,13 @@ def slices(new: Iterable[NewJob]) -> Iterator[list[NewJob]]:
     columns: tuple[str, ...] = ()
     room = 0
     for job in new:
-        if job.on_conflict is not None:  # by itself, and before the next is even asked for
+        if job.on_conflict is not None:  # by itself, and before the next one is taken from the iterable
             if current:
                 yield current
                 current = []
             yield [job]
             continue
-        size, its_columns = job.most_bytes, job.columns
+        size, its_columns = job.max_bytes, job.columns
         if current and (size > room or len(current) == ROWS_PER_STATEMENT or its_columns != columns):
             yield current
             current = []
@@ -201,25 +150,32 @@ def insert_slice(connection: AnyConnection, new: Sequence[NewJob], now: datetime
     """One of `slices`."""
     refuse_beyond_packet(connection, new)
     if new[0].on_conflict is not None:
-        return int(insert_unique(connection, new[0].row, new[0].on_conflict, now).is_ours)
+        return int(_insert_unique(connection, new[0].row, new[0].on_conflict, now).is_ours)
     if new[0].unique_key is None:
         return _insert_many(connection, new, ("", ""))
-    kept = keeping_keys(connection.dialect)
-    inserted = _insert_many(connection, new, kept)
+    keeping = keeping_keys(connection.dialect)
+    inserted = _insert_many(connection, new, keeping)
     if inserted == len(new):
         return inserted
-    over = release_finished(connection, {job.unique_key or "" for job in new}, now)
-    left_out = [job for job in new if job.unique_key in over]
-    return inserted + (_insert_many(connection, left_out, kept) if left_out else 0)
+    released = _release_finished(connection, {job.unique_key or "" for job in new}, now)
+    skipped = [job for job in new if job.unique_key in released]
+    return inserted + (_insert_many(connection, skipped, keeping) if skipped else 0)
 
 
-def _insert_many(connection: AnyConnection, new: Sequence[NewJob], kept: tuple[str, str]) -> int:
+def _insert_many(connection: AnyConnection, new: Sequence[NewJob], keeping: tuple[str, str]) -> int:
     rows = [job.values for job in new]
-    return connection.dialect.insert_many(connection, "mayfly_jobs", new[0].columns, rows, kept)
+    return connection.dialect.insert_many(connection, "mayfly_jobs", new[0].columns, rows, keeping)
+
+
+@cache
+def insert_statement(dialect: Dialect, columns: tuple[str, ...]) -> str:
+    """Of a job without a unique key."""
+    returning = "" if dialect.has_lastrowid else " RETURNING id"
+    return dialect.insert("mayfly_jobs", columns) + returning
 
 
 def needs_no_packet_check(new: Iterable[NewJob]) -> bool:
-    """Whether any server takes them."""
+    """Whether every server takes them."""
     longest = max((len(job.payload) for job in new), default=0)
     return 4 * longest + 512 <= MAX_UNCHECKED_BYTES  # a character has four bytes at most, or two that are escaped
 
@@ -233,139 +189,128 @@ def refuse_beyond_packet(connection: AnyConnection, new: Sequence[NewJob]) -> No
         raise PayloadTooLarge(largest.type, largest.statement_bytes, limit, "the server's max_allowed_packet")
 
 
-def _fit(type_name: str, model: Model, text: str) -> None:
-    try:
-        model.model_validate(json_text.decode(text))
-    except ValueError as error:
-        raise BadPayload(type_name, describe_payload_errors(error), payload_errors(error)) from error
+# --- unique keys ------------------------------------------------------------------------------------------
 
 
-def _fill_keys(type_name: str, limits: Sequence[Limit], text: str) -> None:
-    """A job that nobody could say the limits of would be dead before it starts."""
-    try:
-        limit_request(limits, json_text.decode(text))
-    except NoKey as error:
-        raise BadPayload(type_name, str(error)) from error
+class InsertResult(NamedTuple):
+    """Of one try."""
+
+    job_id: int | None  # None: the key has been released, try again
+    is_ours: bool = False  # inserted, or written over the job that held the key
 
 
-def describe_payload_errors(error: ValueError) -> str:
-    """pydantic's findings as one line: field, and what is wrong with it. Never the value: it may be a secret."""
-    found = _error_items(error)
+def _insert_unique(
+    connection: AnyConnection, row: Mapping[str, Any], on_conflict: str | None, now: datetime | None
+) -> InsertResult:
+    """The job that holds the key from now on. Without `now` the statement reads the database's clock."""
+    insert = _insert_returning if connection.dialect.has_insert_returning else _insert_then_find
+    holder = InsertResult(None)
+    while holder.job_id is None:
+        holder = insert(connection, row, on_conflict == REPLACE, now)
+    if on_conflict == ERROR and not holder.is_ours:
+        raise KeyHeld(row["unique_key"], holder.job_id)
+    return holder
+
+
+def _insert_returning(
+    connection: AnyConnection, row: Mapping[str, Any], replaces: bool, now: datetime | None
+) -> InsertResult:
+    dialect, key = connection.dialect, {"unique_key": row["unique_key"], "now": now}
+    statement = insert_or_keep_statement(dialect, tuple(row), replaces)
+    found = connection.execute(statement, {**row, "now": now} if replaces else row).scalar()
+    if found is not None:
+        return InsertResult(int(found), is_ours=True)
+    found = connection.execute(holder_statement(dialect), key).scalar()
     if found is None:
-        return str(error)
-    return "; ".join(f"{_where(each) or 'payload'}: {each['msg']}" for each in found)
+        return InsertResult(None)  # the holder ended between the two statements
+    if found < 0:
+        connection.execute(release_statement(dialect, ["unique_key"]), key)
+        return InsertResult(None)
+    return InsertResult(int(found))
 
 
-def payload_errors(error: ValueError) -> list[str]:
-    """The fields that do not fit, as paths."""
-    return [where for each in _error_items(error) or () if (where := _where(each))]
+def _insert_then_find(
+    connection: AnyConnection, row: Mapping[str, Any], replaces: bool, now: datetime | None
+) -> InsertResult:
+    """All in one statement: a second one would not see the holder inside an application's REPEATABLE READ."""
+    dialect = connection.dialect
+    statement = insert_or_find_statement(dialect, tuple(row), replaces)
+    found = dialect.found(connection.execute(statement, {**row, "now": now}).lastrowid)
+    return InsertResult(None) if found.is_released else InsertResult(found.id, is_ours=not found.is_held)
 
 
-def _error_items(error: ValueError) -> Any:
-    findings = getattr(error, "errors", None)
-    return None if findings is None else findings(include_url=False, include_input=False, include_context=False)
+def _release_finished(connection: AnyConnection, keys: Iterable[str], now: datetime | None) -> Collection[str]:
+    """Release the keys whose time is over; which they were."""
+    values = {**numbered_parameters(sorted(keys)), "now": now}
+    names = [name for name in values if name != "now"]
+    finished = set(connection.execute(finished_statement(connection.dialect, names), values).scalars())
+    if finished:
+        connection.execute(release_statement(connection.dialect, names), values)
+    return finished
 
 
-def _where(finding: Mapping[str, Any]) -> str:
-    return ".".join(map(str, finding["loc"]))
+HOLDERS = f"unique_key IS NOT NULL AND {HOLDS_UNIQUE_KEY}"
 
 
-class _Terms(NamedTuple):
-    """What many jobs have in common."""
-
-    type: str
-    lane: str
-    max_attempts: int
-    priority: int
+def keeping_keys(dialect: Dialect) -> tuple[str, str]:
+    """What stands before INTO and after the values so that the holder of a key is left alone."""
+    return dialect.keeping("unique_key", HOLDERS)
 
 
-def _terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
-    try:
-        return _remembered_terms(type_name, lane, max_attempts, priority)
-    except TypeError:  # of something that cannot be remembered: the check says which
-        return _checked_terms(type_name, lane, max_attempts, priority)
+@cache
+def insert_or_keep_statement(dialect: Dialect, columns: tuple[str, ...], replaces: bool = False) -> str:
+    """Returns no id where the holder was left alone."""
+    before, after = keeping_keys(dialect)
+    if replaces:
+        after = dialect.replacing("unique_key", HOLDERS, _replacement(dialect, columns), _replaceable(dialect))
+    return f"{dialect.insert('mayfly_jobs', columns, before)}{after} RETURNING id"
 
 
-def _checked_terms(type_name: str, lane: str, max_attempts: int, priority: int) -> _Terms:
-    return _Terms(
-        _name("type", type_name),
-        _name("lane", lane),
-        _at_least_one("max_attempts", max_attempts),
-        _one_of("priority", priority, PRIORITIES),
-    )
+@cache
+def insert_or_find_statement(dialect: Dialect, columns: tuple[str, ...], replaces: bool) -> str:
+    """Its `lastrowid` is for the dialect to read."""
+    changes = _replacement(dialect, columns) if replaces else {}
+    replaceable = _replaceable(dialect) if replaces else "FALSE"
+    finding = dialect.finding("id", "unique_key", _is_finished(dialect), changes, replaceable)
+    return dialect.insert("mayfly_jobs", columns) + finding
 
 
-# Typed, because True is no 1 here. There are few lanes and types, and many jobs.
-_remembered_terms = lru_cache(typed=True)(_checked_terms)
+@cache
+def holder_statement(dialect: Dialect) -> str:
+    """The holder's id, negative if its time is over: one number reads the same through every driver."""
+    holder = f"CASE WHEN {_is_finished(dialect)} THEN -id ELSE id END"
+    return f"SELECT {holder} FROM mayfly_jobs WHERE unique_key = :unique_key AND {HOLDERS}"
 
 
-def _name(field: str, given: str) -> str:
-    if not isinstance(given, str) or not _is_name(given):
-        raise BadField(field, given, f"a text of 1 to {NAME_LENGTH} characters that every database can hold")
-    return given
+def finished_statement(dialect: Dialect, names: Collection[str]) -> str:
+    return f"{held_among_statement(dialect, names)} AND {_is_finished(dialect)}{dialect.newest}"
 
 
-def _is_name(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= NAME_LENGTH and storable(text) == text
+def held_among_statement(dialect: Dialect, names: Collection[str]) -> str:
+    """Those of the keys, passed under these parameter names, that a job holds."""
+    return f"SELECT unique_key FROM mayfly_jobs WHERE {_holders_of(dialect, names)}"
 
 
-def _key(field: str, given: str) -> str:
-    if not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or storable(given) != given:
-        raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters that every database can hold")
-    return given
+def release_statement(dialect: Dialect, names: Collection[str]) -> str:
+    holders = f"{_holders_of(dialect, names)} AND {_is_finished(dialect)}"
+    return f"UPDATE mayfly_jobs SET unique_key = NULL WHERE {holders}"
 
 
-def _at_least_one(field: str, given: int) -> int:
-    if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= 1000:
-        raise BadField(field, given, "a whole number from 1 to 1000")
-    return given
+def _holders_of(dialect: Dialect, names: Collection[str]) -> str:
+    return f"{dialect.held_key('unique_key')} IN ({placeholders(names)}) AND {HOLDERS}"
 
 
-def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
-    if isinstance(given, bool) or given not in allowed:
-        raise BadField(field, given, f"one of {', '.join(map(str, allowed))}")
-    return given
+def _is_finished(dialect: Dialect) -> str:
+    now = f"COALESCE(:now, {dialect.utc_now})"
+    return f"mayfly_jobs.unique_scope = '{TIME}' AND mayfly_jobs.unique_until <= {now}"
 
 
-def _conflict(given: str) -> str | None:
-    if given == KEEP:
-        return None
-    if not isinstance(given, str) or given not in CONFLICTS:
-        raise BadField("on_conflict", given, f"one of {', '.join(CONFLICTS)}")
-    return given
+def _replaceable(dialect: Dialect) -> str:
+    """Never claimed, and its key not out of time."""
+    return f"mayfly_jobs.status = 'pending' AND mayfly_jobs.claims = 0 AND NOT ({_is_finished(dialect)})"
 
 
-STORED_FIELDS = ("type", "payload", "lane", "max_attempts", "priority")
-
-
-class FutureJob(NamedTuple):
-    """A job, and how many seconds after its turn has come it is due."""
-
-    job: NewJob
-    delay: float = 0.0
-
-    def packed(self) -> dict[str, Any]:
-        return {**{name: getattr(self.job, name) for name in STORED_FIELDS}, "delay": self.delay}
-
-    def due_from(self, now: datetime) -> NewJob:
-        return self.job._replace(run_at=now + timedelta(seconds=self.delay))
-
-    def with_field(self, name: str, value: object) -> "FutureJob":
-        """The same with one more field in its payload."""
-        payload = {**json_text.decode(self.job.payload), name: value}
-        return self._replace(job=self.job._replace(payload=json_text.encode(payload)))
-
-
-def unpacked(kept: Mapping[str, Any]) -> FutureJob:
-    return FutureJob(NewJob(**{name: kept[name] for name in STORED_FIELDS}), kept["delay"])
-
-
-def current_traceparent() -> str | None:
-    """Where the application has OpenTelemetry and a span is open. Where it has not, this is one look into a dict."""
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
-    context = trace.get_current_span().get_span_context()
-    if not context.is_valid:
-        return None
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+def _replacement(dialect: Dialect, columns: Collection[str]) -> dict[str, str]:
+    """The new value of each column; one that was not passed gets the value of a new job."""
+    defaults = {"run_at": dialect.utc_now}
+    return {name: dialect.given(name) if name in columns else defaults.get(name, "NULL") for name in REPLACED_COLUMNS}

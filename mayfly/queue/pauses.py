@@ -1,8 +1,8 @@
-"""Lanes and types that somebody has paused: the rows, and what is put off because of them."""
+"""Paused lanes and types: their rows, and the jobs that they postpone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from mayfly.db.connection import Connection
@@ -12,11 +12,22 @@ from mayfly.queue.count import find_lanes
 from mayfly.schema.tables import PRIORITIES, WAITING_LENGTH
 
 LANE, TYPE = "lane", "type"
-PAUSED_FOR = timedelta(minutes=5)  # where a pause has no end; `resume` brings back sooner
+PAUSED_FOR = timedelta(minutes=5)  # for a pause without an end; `resume` makes jobs due sooner
 ROWS_PER_SLICE = 1000
 
-PAUSES = "SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses"
-ENDING = "DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name"
+SELECT_PAUSES = "SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses"
+DELETE_PAUSE = "DELETE FROM mayfly_pauses WHERE kind = :kind AND name = :name"
+
+# Whatever the reason: the pause may have been given another one since.
+POSTPONED = "type = :type AND waiting_for LIKE 'type % is paused%'"
+SELECT_POSTPONED = (
+    "SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending'"
+    f" AND priority = :priority AND run_at >= :after AND {POSTPONED} ORDER BY run_at, id LIMIT :size"
+)
+RESUME_JOBS = (
+    "UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL"
+    f" WHERE {{ids of id}} AND status = 'pending' AND {POSTPONED}"
+)
 
 
 class Pause(NamedTuple):
@@ -28,7 +39,6 @@ class Pause(NamedTuple):
     reason: str | None = None
 
     def holds(self, now: datetime) -> bool:
-        """One with an end time ends by itself."""
         return self.paused_until is None or now < self.paused_until
 
     @property
@@ -37,15 +47,15 @@ class Pause(NamedTuple):
 
     @property
     def waiting_for(self) -> str:
-        """What is written to jobs that it puts off."""
+        """What is written to jobs that it postpones."""
         return f"{self.kind} {self.name} is {self.words}"[:WAITING_LENGTH]
 
-    def put_off_until(self, now: datetime) -> datetime:
+    def postponed_until(self, now: datetime) -> datetime:
         return self.paused_until or now + PAUSED_FOR
 
 
 class Pauses(NamedTuple):
-    """All that hold at one moment, by name."""
+    """All that hold at one time, by name."""
 
     lanes: Mapping[str, Pause]
     types: Mapping[str, Pause]
@@ -57,13 +67,13 @@ class Pauses(NamedTuple):
 
 
 def load_pauses(connection: Connection, now: datetime) -> Pauses:
-    """Few rows, if any: to read them all is one look."""
-    found = (_pause(*row) for row in connection.execute(PAUSES).all())
+    """Few rows, if any: all are read at once."""
+    found = (_pause(*row) for row in connection.execute(SELECT_PAUSES).all())
     return Pauses.of(each for each in found if each.holds(now))
 
 
 def pause(connection: Connection, new: Pause) -> bool:
-    """In place of one that is there already: True if there was."""
+    """Replaces an earlier pause: True if there was one."""
     was_paused = _is_paused(connection, new.kind, new.name, new.paused_at)
     row = new._asdict()
     connection.execute(connection.dialect.upsert("mayfly_pauses", ("kind", "name"), row), row)
@@ -73,7 +83,7 @@ def pause(connection: Connection, new: Pause) -> bool:
 def resume(connection: Connection, kind: str, name: str, now: datetime) -> bool:
     """True if it was paused."""
     was_paused = _is_paused(connection, kind, name, now)
-    connection.execute(ENDING, {"kind": kind, "name": name})
+    connection.execute(DELETE_PAUSE, {"kind": kind, "name": name})
     return was_paused
 
 
@@ -83,48 +93,25 @@ def _is_paused(connection: Connection, kind: str, name: str, now: datetime) -> b
 
 
 def resume_jobs(database: Database, type_name: str, lanes: Iterable[str] | None = None) -> int:
-    """Make due again what a pause of this type has put off; how many jobs that were. A slice, a commit."""
+    """Make jobs due that a pause of this type has postponed; how many. One commit per slice."""
     if lanes is None:
         lanes = database.read(lambda connection: find_lanes(connection))
     return sum(_resume_slice(database, type_name, lane, each) for lane in lanes for each in PRIORITIES)
 
 
 def _resume_slice(database: Database, type_name: str, lane: str, priority: int) -> int:
-    """Along the claim index, and on from where the last slice ended: what lies before was not ours to move."""
+    """Along the claim index, each slice from where the last one ended: jobs before that wait for something else."""
     now = database.clock.now()
-    looking = postpone_statement()
     values = {"lane": lane, "priority": priority, "type": type_name, "after": now, "size": ROWS_PER_SLICE}
     moved = 0
-    while found := database.read(lambda connection: connection.execute(looking, values).all()):
+    while found := database.read(lambda connection: connection.execute(SELECT_POSTPONED, values).all()):
         moved += database.once(partial(_make_due, type_name, [job_id for job_id, _run_at in found], now))
         values["after"] = utc_from_driver(found[-1][1])
     return moved
 
 
 def _make_due(type_name: str, ids: Sequence[int], now: datetime, connection: Connection) -> int:
-    return connection.execute(resume_jobs_statement(), {"now": now, "type": type_name}, ids).rowcount
-
-
-@cache
-def postpone_statement() -> str:
-    return (
-        f"SELECT id, run_at FROM mayfly_jobs WHERE lane = :lane AND status = 'pending'"
-        f" AND priority = :priority AND run_at >= :after AND {_postpone()}"
-        f" ORDER BY run_at, id LIMIT :size"
-    )
-
-
-@cache
-def resume_jobs_statement() -> str:
-    return (
-        f"UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL"
-        f" WHERE {{ids of id}} AND status = 'pending' AND {_postpone()}"
-    )
-
-
-def _postpone() -> str:
-    """Whatever the reason was: a pause may have been given another one since."""
-    return "type = :type AND waiting_for LIKE 'type % is paused%'"
+    return connection.execute(RESUME_JOBS, {"now": now, "type": type_name}, ids).rowcount
 
 
 def _pause(kind: str, name: str, paused_at: datetime, paused_until: datetime | None, *rest: str | None) -> Pause:

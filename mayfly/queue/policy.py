@@ -1,4 +1,5 @@
-"""How long a failed job waits before it is tried again. Pure: chance is an argument."""
+"""Decide what becomes of a job: after a return, a failure, a timeout, a crash; whether to skip it; how long to wait
+before a retry. Pure: clock and chance are arguments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from mayfly.queue.outcome import DONE, RELEASED, Cancel, Dead, JobControl, Outco
 if TYPE_CHECKING:
     from mayfly.queue.pauses import Pause
 
-
-SPREAD = 0.1  # jobs that failed together, come back a little apart
+MAX_JITTER = 0.1  # of the delay: jobs that failed together are not retried together
+CRASHES_ALLOWED = 3  # at the same checkpoint
+MAX_FORGIVEN_CRASHES = 20  # in a row without the end of a slice, whatever the checkpoints between them
+INTERRUPTIONS_ALLOWED = 3
 
 
 @dataclass(frozen=True)
@@ -22,19 +25,14 @@ class Backoff:
     cap_seconds: float = 3600.0
 
     def delay(self, attempt: int, jitter: float = 0.0) -> float:
-        """Seconds after the given attempt: min(2^attempt × base, cap), longer by up to a tenth with jitter 1."""
-        doubled = self.base_seconds * 2.0 ** min(attempt, 62)  # beyond that floats only get silly
-        return min(doubled, self.cap_seconds) * (1 + SPREAD * jitter)
-
-
-CRASHES_ALLOWED = 3  # at the same checkpoint
-MAX_FORGIVEN_CRASHES = 20  # in a row without the end of a slice, however far it got between them
-INTERRUPTIONS_ALLOWED = 3
+        """Seconds after the given attempt: min(2^attempt × base, cap), up to a tenth longer with jitter 1."""
+        doubled = self.base_seconds * 2.0 ** min(attempt, 62)  # beyond that a float overflows
+        return min(doubled, self.cap_seconds) * (1 + MAX_JITTER * jitter)
 
 
 @dataclass(frozen=True)
 class RetryContext:
-    """How a failed job comes back: the clock, its handler's backoff, and the dice."""
+    """When a failed job is retried: the current time, its handler's backoff, and a random number from 0 to 1."""
 
     now: datetime
     backoff: Backoff
@@ -48,36 +46,34 @@ def after_return(result: str | None, note: str | None = None) -> Outcome:
     return DONE if result is None and note is None else Outcome(OutcomeKind.DONE, result=result, error=note)
 
 
-def after_control(job: Job, steer: JobControl, failure: Failure, chances: RetryContext) -> Outcome:
-    match steer:
+def after_control(job: Job, control: JobControl, failure: Failure, retry: RetryContext) -> Outcome:
+    match control:
         case Cancel():
             return after_cancel(failure.message)
         case Dead():
             return _dead(failure, OutcomeKind.FAILED)
         case Snooze(until=None, after=after):
-            return Outcome(
-                OutcomeKind.SNOOZED, run_at=chances.now + timedelta(seconds=after or 0), keeps_attempt=True
-            )
+            return Outcome(OutcomeKind.SNOOZED, run_at=retry.now + timedelta(seconds=after or 0), keeps_attempt=True)
         case Snooze(until=until, waiting_for=reason):
             return Outcome(OutcomeKind.SNOOZED, run_at=until, keeps_attempt=True, waiting_for=reason)
         case Retry(after=float(after)):
-            return after_failure(job, failure, chances, run_at=chances.now + timedelta(seconds=after))
-    return after_failure(job, failure, chances)
+            return after_failure(job, failure, retry, run_at=retry.now + timedelta(seconds=after))
+    return after_failure(job, failure, retry)
 
 
 def after_failure(
     job: Job,
     failure: Failure,
-    chances: RetryContext,
+    retry: RetryContext,
     ending: OutcomeKind = OutcomeKind.FAILED,
     run_at: datetime | None = None,
 ) -> Outcome:
-    """Another try after the backoff, or the end after the last attempt."""
+    """A retry after the backoff, or dead after the last attempt."""
     if job.attempt >= job.max_attempts:
         return _dead(failure, ending)
     return Outcome(
         ending,
-        run_at=run_at or chances.after(job.attempt),
+        run_at=run_at or retry.after(job.attempt),
         error=failure.text,
         fingerprint=failure.fingerprint,
         attempt_ending=ending,
@@ -86,17 +82,17 @@ def after_failure(
 
 @dataclass(frozen=True)
 class Interruption:
-    """How long a job had run when its time was up, and how long it might have."""
+    """How long a job had run when its time was up, and how long it was allowed to."""
 
     ran_seconds: float
     window_seconds: float
     timeout_seconds: float | None = None  # the job's own
 
 
-def after_interruption(job: Job, interruption: Interruption, chances: RetryContext) -> Outcome:
-    """A job that had its time has failed; one that merely came late gets another window, three times.
+def after_interruption(job: Job, interruption: Interruption, retry: RetryContext) -> Outcome:
+    """A job that had its whole time has failed; one that started late in the window gets another one, three times.
 
-    One that has changed its checkpoint meanwhile was well on its way.
+    One that has changed its checkpoint continues from there.
     """
     if job.has_moved:
         return after_slice(job)
@@ -105,12 +101,12 @@ def after_interruption(job: Job, interruption: Interruption, chances: RetryConte
     had_window = ran >= WHOLE_WINDOW * interruption.window_seconds
     if had_own_time or had_window or job.interruptions >= INTERRUPTIONS_ALLOWED:
         failure = Failure.from_reason(f"timed out after {ran:.1f} s")
-        return after_failure(job, failure, chances, ending=OutcomeKind.TIMED_OUT)
+        return after_failure(job, failure, retry, ending=OutcomeKind.TIMED_OUT)
     return Outcome(OutcomeKind.RELEASED, keeps_attempt=True, interrupted=True)
 
 
 def after_slice(job: Job) -> Outcome:
-    """Ended at a checkpoint: the next cycle goes on, no attempt is spent. Who stands still for too long is dead."""
+    """Ended at a checkpoint: the next cycle continues, no attempt is spent. After 20 without progress it is dead."""
     stalled = (job.special.stalled if job.special is not None else 0) + 1
     if stalled >= SLICES_ALLOWED:
         return _dead(Failure.from_reason(f"{stalled} slices without a changed checkpoint"), OutcomeKind.TIMED_OUT)
@@ -122,14 +118,14 @@ def after_cancel(reason: str) -> Outcome:
 
 
 def after_stop(job: Job) -> Outcome:
-    """Its runner was asked to end, and could not wait for it any longer."""
+    """Its runner was asked to stop, and could not wait for it any longer."""
     return after_slice(job) if job.has_moved else RELEASED
 
 
-def after_crash(job: Job, reason: str, chances: RetryContext) -> Outcome:
+def after_crash(job: Job, reason: str, retry: RetryContext) -> Outcome:
     """A crash is not a failure: no attempt is spent, but the third one is the last.
 
-    So is the twentieth of a job whose changed checkpoints have forgiven it the others.
+    So is the twentieth of a job whose crashes were forgiven because its checkpoint changed.
     """
     crashes = job.crashes + 1
     in_all = crashes + (job.special.forgiven if job.special is not None else 0)
@@ -137,7 +133,7 @@ def after_crash(job: Job, reason: str, chances: RetryContext) -> Outcome:
     failure = Failure.from_reason(f"crashed {in_all} times, at last: {reason}" if is_last else f"crashed: {reason}")
     return Outcome(
         OutcomeKind.DEAD if is_last else OutcomeKind.CRASHED,
-        run_at=None if is_last else chances.after(crashes),
+        run_at=None if is_last else retry.after(crashes),
         error=failure.text,
         fingerprint=failure.fingerprint,
         keeps_attempt=True,
@@ -147,10 +143,10 @@ def after_crash(job: Job, reason: str, chances: RetryContext) -> Outcome:
     )
 
 
-def after_crash_among(suspects: int, job: Job, reason: str, chances: RetryContext) -> Outcome:
-    """Of several that may have been running any can be the culprit: each is run again alone, accused of nothing."""
+def after_crash_among(suspects: int, job: Job, reason: str, retry: RetryContext) -> Outcome:
+    """If several jobs may have been running, any can be the cause: each is run again alone, without a crash."""
     if suspects == 1:
-        return after_crash(job, reason, chances)
+        return after_crash(job, reason, retry)
     return Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
 
 
@@ -159,9 +155,9 @@ def _dead(failure: Failure, ending: OutcomeKind) -> Outcome:
 
 
 def skip_outcome(job: Job, pause: "Pause | None", now: datetime, missing: Sequence[str] = ()) -> Outcome | None:
-    """None if it is to be run. Somebody's wish that it end comes first, then its term, then what only puts it off.
+    """None if it is to be run. Cancellation comes first, then expiry, then a pause.
 
-    `missing` are settings that its handler requires. They come last: who has paused a type may be about to set them.
+    `missing` are settings that its handler requires. They come last: a type may be paused until they are set.
     """
     special = job.special
     if special is not None and special.cancel_reason is not None:
@@ -170,7 +166,7 @@ def skip_outcome(job: Job, pause: "Pause | None", now: datetime, missing: Sequen
         reason = f"expired: not started by {special.expires_at:%Y-%m-%d %H:%M:%S} UTC"
         return Outcome(OutcomeKind.CANCELLED, error=reason, keeps_attempt=True)
     if pause is not None and pause.holds(now):
-        until = pause.put_off_until(now)
+        until = pause.postponed_until(now)
         return Outcome(OutcomeKind.SNOOZED, run_at=until, keeps_attempt=True, waiting_for=pause.waiting_for)
     if missing:
         reason = f"integration not configured: {', '.join(missing)}"

@@ -11,7 +11,8 @@ from mayfly import json_text
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.queue.insert import JobValidator, NewJob, insert_jobs
+from mayfly.queue.insert import NewJob, insert_jobs
+from mayfly.queue.options import JobValidator
 from mayfly.schedules.cron import due_times, last_due, next_due
 from mayfly.schedules.parse import ScheduleEntry
 from mayfly.schema.tables import SCHEDULED

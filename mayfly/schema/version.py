@@ -1,4 +1,4 @@
-"""Which version of the schema a database has: one cheap SELECT, and the sentences about the answer."""
+"""Compare the version of a database's tables with the version that this code needs."""
 
 from mayfly.db.connection import Connection
 from mayfly.errors import SchemaMissing, SchemaNewer, SchemaOlder
@@ -10,7 +10,7 @@ STORED_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"
 
 
 def require_version(connection: Connection) -> None:
-    """Refuse to work on tables that this code does not know. A missing table is an error of its own."""
+    """Refuse tables of another version. A missing version table is an error of its own, see mayfly.db.errors."""
     stored = connection.execute(STORED_VERSION).scalar()
     if stored is None:
         raise SchemaMissing
@@ -20,5 +20,6 @@ def require_version(connection: Connection) -> None:
 
 
 def refuse_newer(stored: Version) -> None:
-    if stored is not None and int(stored) > int(VERSION):
+    """Versions are four digits, so that they compare as text; anything else is not older than ours."""
+    if stored is not None and stored > VERSION:
         raise SchemaNewer(stored, VERSION)

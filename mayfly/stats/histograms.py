@@ -1,4 +1,4 @@
-"""Count outcomes with their durations and waits as histograms. Pure values; the source of every chart."""
+"""Counts of outcomes with histograms of their durations and waits. Pure."""
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from mayfly import json_text
 
-# Upper bounds in milliseconds: three steps a decade, from 1 ms to a day. A bucket's name is its bound. Smaller steps
-# between one second and a minute and a half: by these a runner tells whether a job fits into its window.
+# Upper bounds in milliseconds: three per decade, from 1 ms to a day. A bucket's name is its bound. Smaller steps
+# between one second and a minute and a half, the range of a runner's window.
 _SECONDS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75)
 BOUNDS: tuple[int, ...] = (
     *(step * 10**power for power in range(3) for step in (1, 2, 5)),
@@ -32,7 +32,7 @@ class Count:
 
 Key = tuple[str, str, str]  # lane, type, outcome
 Tally = Mapping[Key, Count]
-Sample = tuple[Key, int | None, int | None, int]  # key, duration and wait in milliseconds, how many were alike
+Sample = tuple[Key, int | None, int | None, int]  # key, duration and wait in milliseconds, number of jobs
 
 
 def count_samples(samples: Iterable[Sample]) -> dict[Key, Count]:
@@ -75,7 +75,7 @@ def histogram_text(histogram: Mapping[int, int]) -> str:
 
 
 def stored_count(jobs: int, durations: str, waits: str) -> Count:
-    """As the tables have it."""
+    """From the columns of a table."""
     return Count(jobs, parse_histogram(durations), parse_histogram(waits))
 
 

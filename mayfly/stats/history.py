@@ -1,4 +1,4 @@
-"""Figures by spans of time: what charts are drawn from, however many lanes, types and hosts the totals are of."""
+"""Totals by intervals of time (`span`), from which charts are drawn; and sums of cycles per host."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -12,25 +12,25 @@ from mayfly.stats.counters import add_counts
 from mayfly.stats.histograms import Count, Tally, bucket
 
 KEY = ("span", "begins", "outcome")
-CYCLE = "cycle"  # counted beside the outcomes: a cycle that has ended, and how long it took
+CYCLE = "cycle"  # counted like an outcome: a finished cycle, with its duration
 
-Sample = tuple[int, str, Count]  # the millisecond it belongs to, the outcome, the figures
-Since = Mapping[int, int]  # by span a millisecond
-EVER: Since = {}
+Sample = tuple[int, str, Count]  # millisecond, outcome, counts
+Since = Mapping[int, int]  # by span: only samples from this millisecond on
+ALWAYS: Since = {}
 
 
-def add_to_history(connection: Connection, samples: Iterable[Sample], since: Since = EVER) -> None:
-    """In the transaction that sees to it that they are counted once."""
+def add_to_history(connection: Connection, samples: Iterable[Sample], since: Since = ALWAYS) -> None:
+    """In the transaction that ensures that they are counted once."""
     add_counts(connection, "mayfly_history", KEY, by_span(samples, since))
 
 
 def charted(now: datetime) -> Since:
-    """What is older is shown by no chart: after a day of idle minutes, which count nothing, there is some."""
+    """Older samples are in no chart; after a day of idle minutes, which count nothing, there are some."""
     return {span: milliseconds(now - shown) for span, shown in CHARTED.items()}
 
 
-def by_span(samples: Iterable[Sample], since: Since = EVER) -> dict[tuple[int, int, str], Count]:
-    """Added up in each of the spans they fall into. Pure."""
+def by_span(samples: Iterable[Sample], since: Since = ALWAYS) -> dict[tuple[int, int, str], Count]:
+    """Summed up per interval, of every span. Pure."""
     found: dict[tuple[int, int, str], Count] = {}
     for at, outcome, count in samples:
         for span in SPANS:
@@ -41,46 +41,49 @@ def by_span(samples: Iterable[Sample], since: Since = EVER) -> dict[tuple[int, i
 
 
 def begin_of(at: int, span: int) -> int:
-    """Of the span of so many seconds in which a millisecond lies."""
+    """Start of the interval of this many seconds that contains the millisecond."""
     return at - at % (span * 1000)
 
 
 def of_tally(cycle_id: int, tally: Tally) -> Iterator[Sample]:
-    """A cycle's number is the millisecond in which it began."""
+    """A cycle's id is the millisecond in which it began."""
     return ((cycle_id, outcome, count) for (_lane, _type, outcome), count in tally.items())
 
 
 def of_cycles(durations: Mapping[int, int]) -> Iterator[Sample]:
-    """By their numbers how long they took, in milliseconds."""
+    """From the durations of cycles in milliseconds, by id."""
     return ((cycle_id, CYCLE, Count(1, {bucket(took): 1})) for cycle_id, took in durations.items())
 
 
 NEVER_ENDED = -1  # the exit code of a cycle whose dispatcher was killed
-SETTLED = timedelta(minutes=10)  # what a cycle has not written by then, nobody will
-STEP = timedelta(minutes=5)  # not every minute: the cycles of a few are as quickly read
+SETTLED = timedelta(minutes=10)  # after this, nothing more is written to a cycle's row
+STEP = timedelta(minutes=5)  # not every minute: reading the cycles of a few minutes takes no longer
 CYCLE_FIGURES = ("cycles", "spawned", "successful", "timed_out", "rescued", "repeated", "pruned", "duration_ms")
 
 _SUMS = ", ".join(f"COALESCE(SUM({name}), 0)" for name in CYCLE_FIGURES[1:])
-NEW = (
+SUMS_OF_CYCLES = (
     f"SELECT host, COALESCE(exit_code, {NEVER_ENDED}), MAX(started_at), COUNT(*), {_SUMS} FROM mayfly_cycles"
-    " WHERE {which} GROUP BY host, COALESCE(exit_code, " + str(NEVER_ENDED) + ")"
+    " WHERE {condition} GROUP BY host, COALESCE(exit_code, " + str(NEVER_ENDED) + ")"
 )
-TO_COUNT = NEW.format(which="id > :since AND id <= :until")
+TO_COUNT = SUMS_OF_CYCLES.format(condition="id > :since AND id <= :until")
 
-# One statement, so that nobody sees a cycle between the two tables: a counter must never seem to shrink.
-ALL_CYCLES = f"SELECT host, exit_code, last_at, {', '.join(CYCLE_FIGURES)} FROM mayfly_hosts UNION ALL " + NEW.format(
-    which="id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL"
+# One statement, so that no reader misses a cycle on its way between the two tables: a counter must never shrink.
+ALL_CYCLES = (
+    f"SELECT host, exit_code, last_at, {', '.join(CYCLE_FIGURES)} FROM mayfly_hosts UNION ALL "
+    + SUMS_OF_CYCLES.format(
+        condition="id > (SELECT number FROM mayfly_locks WHERE name = 'counted') AND finished_at IS NOT NULL"
+    )
 )
-TOOK = "SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL"
-COUNTED = "SELECT number FROM mayfly_locks WHERE name = 'counted'"
+DURATIONS = "SELECT id, duration_ms FROM mayfly_cycles WHERE id > :since AND id <= :until AND duration_ms IS NOT NULL"
+COUNTED_UNTIL = "SELECT number FROM mayfly_locks WHERE name = 'counted'"
 
 
 class CycleCounts(NamedTuple):
-    """All cycles of a host that ended alike."""
+    """All cycles of a host with the same exit code."""
 
     host: str
     exit_code: int
-    last_at: datetime  # when the last of them began
+    last_at: datetime  # start of the newest
     cycles: int
     spawned: int
     successful: int
@@ -96,7 +99,7 @@ class CycleCounts(NamedTuple):
 
 
 def read_cycles(connection: Connection) -> list[CycleCounts]:
-    """One for each host and exit code, of all times."""
+    """One per host and exit code, over all time."""
     found: dict[tuple[str, int], CycleCounts] = {}
     for each in map(_cycles, connection.execute(ALL_CYCLES).all()):
         key = each.host, each.exit_code
@@ -105,30 +108,30 @@ def read_cycles(connection: Connection) -> list[CycleCounts]:
 
 
 def count_cycles(connection: Connection, now: datetime, keep_days: float) -> None:
-    """Carry over the cycles that have settled, each once: the lock's number says how far. Before they are pruned."""
-    since = int(connection.execute(COUNTED + connection.dialect.row_lock).scalar())
+    """Add settled cycles to mayfly_hosts, each once, before they are pruned: the lock's number says how far."""
+    since = int(connection.execute(COUNTED_UNTIL + connection.dialect.row_lock).scalar())
     until = milliseconds(now - SETTLED)
     if until - since < STEP / timedelta(milliseconds=1):
         return
     for each in map(_cycles, connection.execute(TO_COUNT, {"since": since, "until": until}).all()):
         _add(connection, each)
-    took = dict(connection.execute(TOOK, {"since": since, "until": until}).all())
-    add_to_history(connection, of_cycles(took), charted(now))
+    durations = dict(connection.execute(DURATIONS, {"since": since, "until": until}).all())
+    add_to_history(connection, of_cycles(durations), charted(now))
     connection.execute("UPDATE mayfly_locks SET number = :until WHERE name = 'counted'", {"until": until})
-    forgotten = {"before": now - timedelta(days=keep_days)}
-    connection.execute("DELETE FROM mayfly_hosts WHERE last_at < :before", forgotten)
+    expired = {"before": now - timedelta(days=keep_days)}
+    connection.execute("DELETE FROM mayfly_hosts WHERE last_at < :before", expired)
 
 
 def _add(connection: Connection, new: CycleCounts) -> None:
     row = new._asdict()
-    nothing = {**row, **dict.fromkeys(CYCLE_FIGURES, 0)}
-    connection.execute(connection.dialect.insert_missing("mayfly_hosts", ("host", "exit_code"), row), nothing)
+    zero = {**row, **dict.fromkeys(CYCLE_FIGURES, 0)}
+    connection.execute(connection.dialect.insert_missing("mayfly_hosts", ("host", "exit_code"), row), zero)
     sums = ", ".join(f"{name} = {name} + :{name}" for name in CYCLE_FIGURES)
     changes = f"UPDATE mayfly_hosts SET last_at = :last_at, {sums}"
     connection.execute(f"{changes} WHERE host = :host AND exit_code = :exit_code", row)
 
 
 def _cycles(row: Sequence[object]) -> CycleCounts:
-    """Sums come as whatever a database takes for a large number."""
+    """Each database returns sums as another type."""
     host, exit_code, last_at, *figures = row
     return CycleCounts(str(host), int(exit_code), utc_from_driver(last_at), *map(int, figures))  # type: ignore[arg-type,call-overload]

@@ -1,4 +1,4 @@
-"""Count what was settled, and keep the figures of each cycle: the source of every chart, metric and estimate."""
+"""Count settled jobs and store the totals of each cycle: the source of charts and metrics."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ from mayfly.stats.history import add_to_history, of_tally
 MILLISECOND = timedelta(milliseconds=1)
 KEY = ("cycle_id", "lane", "type", "outcome", "worker_id")
 FIGURES = ("jobs", "durations", "waits")
-ADDED_UP = ""  # the writer's name on totals that stand for the whole cycle
-LOST_TOTALS = "lease lost"  # counted beside the outcomes: a job that somebody else owned when it was to be settled
-STRAYS = timedelta(minutes=10)  # after which nobody but a runner that is known to live can add to a cycle's totals
+ADDED_UP = ""  # worker_id of totals that stand for the whole cycle
+LOST_TOTALS = "lease lost"  # counted like an outcome: a job that had another owner when it was to be settled
+STRAYS = timedelta(minutes=10)  # after this, only a runner with a live row can add to a cycle's totals
 
 RECENT = timedelta(days=1)
 MAX_RECENT = 2000  # rows: what a cycle may spend on the past, however many types and hosts there are
@@ -37,29 +37,29 @@ RECENT_TOTALS = (
     "SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since"
     f" ORDER BY cycle_id DESC LIMIT {MAX_RECENT}"
 )
-OF_CYCLE = (
+SELECT_TOTALS = (
     "SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
 )
-WRITING = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id"
+LIVE_WRITERS = "SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL AND cycle_id = :cycle_id"
 NOT_ADDED_UP = "SELECT DISTINCT cycle_id FROM mayfly_totals WHERE worker_id > '' AND cycle_id < :before"
 
 
 def add_to_totals(connection: Connection, settler: Settler, before: Tally, counted: Mapping[Key, Count]) -> Tally:
-    """Add to what this process has counted so far, and write the new figures."""
+    """Add to what this process has counted so far, and write the new totals."""
     total = add(before, counted)
-    write_totals(connection, settler.cycle_id, settler.counted_as, {key: total[key] for key in counted})
+    write_totals(connection, settler.cycle_id, settler.totals_key, {key: total[key] for key in counted})
     return total
 
 
-def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: Tally) -> None:
-    """Absolute figures of one writer: writing them twice changes nothing."""
+def write_totals(connection: Connection, cycle_id: int, totals_key: str, tally: Tally) -> None:
+    """Absolute numbers of one process: writing them twice changes nothing."""
     if not tally:
         return
     rows = [
         {
             **_key_columns(key),
             "cycle_id": cycle_id,
-            "worker_id": counted_as,
+            "worker_id": totals_key,
             "jobs": count.jobs,
             "durations": histogram_text(count.durations),
             "waits": histogram_text(count.waits),
@@ -70,26 +70,28 @@ def write_totals(connection: Connection, cycle_id: int, counted_as: str, tally: 
 
 
 def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
-    """Replace what each runner wrote by one row a lane, type and outcome. Who reads before, adds up himself.
+    """Replace the rows of each runner by one row per lane, type and outcome. Earlier readers add them up themselves.
 
-    The rows of a runner that is still at work stay its own: it would write them again, with what it had before.
+    The rows of a runner that is still working stay: it would write them again, with what it had counted before.
     """
-    at_work = set(connection.execute(WRITING, {"cycle_id": cycle_id}).scalars())
+    working = set(connection.execute(LIVE_WRITERS, {"cycle_id": cycle_id}).scalars())
     tally: dict[Key, Count] = {}
     ended: dict[Key, Count] = {}
     new: dict[Key, Count] = {}
     writers = set()
-    for worker_id, lane, type_name, outcome, *figures in connection.execute(OF_CYCLE, {"cycle_id": cycle_id}).all():
+    for worker_id, lane, type_name, outcome, *figures in connection.execute(
+        SELECT_TOTALS, {"cycle_id": cycle_id}
+    ).all():
         one = {(lane, type_name, outcome): stored_count(*figures)}
         tally = add(tally, one)
-        if worker_id not in at_work:
+        if worker_id not in working:
             writers.add(worker_id)
             ended = add(ended, one)
             new = add(new, one) if worker_id != ADDED_UP else new
     if new:
-        done = [{"cycle_id": cycle_id, "worker_id": each} for each in sorted(writers)]
+        replaced = [{"cycle_id": cycle_id, "worker_id": each} for each in sorted(writers)]
         connection.execute_many(
-            "DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id", done
+            "DELETE FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id", replaced
         )
         write_totals(connection, cycle_id, ADDED_UP, ended)
         add_to_counters(connection, new)
@@ -103,7 +105,7 @@ def read_usual(connection: Connection, now: datetime) -> TypeDurations:
 
 
 def add_up_strays(connection: Connection, now: datetime) -> None:
-    """The totals of cycles that nobody summed up: their dispatcher was killed, or their runners outlived it."""
+    """The totals of cycles whose dispatcher was killed, or whose runners outlived it."""
     for cycle_id in connection.execute(NOT_ADDED_UP, {"before": milliseconds(now - STRAYS)}).scalars():
         add_up_totals(connection, cycle_id)
 
@@ -114,18 +116,18 @@ def _key_columns(key: Key) -> dict[str, str]:
 
 
 def count(settlements: Iterable[Settlement], now: datetime) -> dict[Key, Count]:
-    alike: defaultdict[tuple[str, OutcomeKind, int | None], list[Job]] = defaultdict(list)
+    groups: defaultdict[tuple[str, OutcomeKind, int | None], list[Job]] = defaultdict(list)
     for job, outcome, duration_ms in settlements:
-        alike[job.type, outcome.kind, duration_ms].append(job)
+        groups[job.type, outcome.kind, duration_ms].append(job)
     return count_samples(
         sample
-        for (_type, kind, duration_ms), jobs in alike.items()
+        for (_type, kind, duration_ms), jobs in groups.items()
         for sample in _samples(jobs, kind, duration_ms, now)
     )
 
 
 def _samples(jobs: Sequence[Job], kind: OutcomeKind, duration_ms: int | None, now: datetime) -> Iterator[Sample]:
-    """One for all of them where the longest and the shortest wait are alike: a backlog's mostly are."""
+    """One for all of them if the longest and the shortest wait share a bucket, as in a backlog they mostly do."""
     key = (jobs[0].lane, jobs[0].type, kind.value)
     due = [job.run_at for job in jobs if job.run_at is not None and duration_ms is not None]
     if len(due) < len(jobs):

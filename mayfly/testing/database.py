@@ -17,7 +17,8 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import BadTestDatabase, NeedsTestDatabase, SharedTestDatabase, UnsafeTestDatabase
 from mayfly.queue.followups import BufferedJob, NewChain
-from mayfly.queue.insert import JobValidator, NewJob
+from mayfly.queue.insert import NewJob
+from mayfly.queue.options import JobValidator
 from mayfly.registry import Registry, declared, forget_local
 from mayfly.schema.tables import PENDING
 from mayfly.settings import Settings

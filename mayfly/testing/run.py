@@ -20,7 +20,7 @@ from mayfly.job import Job, RareFields, checkpoint_text
 from mayfly.monitoring.hooks import announcer
 from mayfly.queue.count import find_lanes
 from mayfly.queue.followups import BufferedJob, write_buffered
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settler
 from mayfly.registry import Handler, Registry
 from mayfly.settings import Settings

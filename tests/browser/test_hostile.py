@@ -6,12 +6,12 @@ import pytest
 from playwright.sync_api import expect
 from sqlalchemy import Connection, insert
 
+from mayfly.schema.metadata import audit, pauses
 from tests.browser.browsers import Visitors
 from tests.browser.consoles import Console
 from tests.browser.screens import SCREENS
 from tests.looking import run
 from tests.process.installation import Installation
-from tests.tables import audit, pauses
 
 SCRIPT = "<script>document.title = 'taken'</script>"
 PICTURE = "<img src=x onerror=\"document.title = 'taken'\">"

@@ -16,11 +16,11 @@ from mayfly.log import silent_log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.outcome import Settler
+from mayfly.schema import metadata as tables
 from runner.claims import Claims, PauseCache
 from runner.guard import RunnerDeadline
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
-from tests import tables
 from tests.looking import run
 from tests.servers import engine_names
 
@@ -58,7 +58,7 @@ def claim_ids(database: Database, size: int = 5, **changes: Any) -> list[int]:
 
 
 def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
-    return Settler(worker_id, cycle_id, counted_as=worker_id)
+    return Settler(worker_id, cycle_id, totals_key=worker_id)
 
 
 def make_claims(database: Database, pausing: PauseCache | None = None) -> Claims:

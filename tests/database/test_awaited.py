@@ -10,10 +10,10 @@ from mayfly.log import silent_log
 from mayfly.queue import followups
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import make_claims, make_settler, rows_of
 from tests.recording import recorded
-from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 
@@ -87,7 +87,7 @@ def test_where_very_many_batches_are_open_every_group_may_be_one(
 ) -> None:
     """A child of one that was not listed is not forgotten."""
     monkeypatch.setattr(followups, "MAX_BATCHES", 2)
-    monkeypatch.setattr(followups, "WAITING", followups.WAITING.replace("LIMIT 100", "LIMIT 2"))
+    monkeypatch.setattr(followups, "AWAITING", followups.AWAITING.replace("LIMIT 100", "LIMIT 2"))
     for name in ("a", "b", "c"):
         with batch(name, on_complete="report"):
             mayfly.enqueue(f"child of {name}")

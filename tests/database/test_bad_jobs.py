@@ -7,8 +7,8 @@ import pytest
 import mayfly
 from mayfly.db.database import Database
 from mayfly.errors import BadField, BadJob
+from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of
-from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 

@@ -21,6 +21,7 @@ from mayfly.queue.count import finished_batches
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
+from mayfly.schema.metadata import batches, jobs
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.applications import as_connection
@@ -35,7 +36,6 @@ from tests.database.factories import (
     servers_only,
 )
 from tests.database.proxy import proxied
-from tests.tables import batches, jobs
 
 DEAD = Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD)
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error="no")
@@ -73,8 +73,8 @@ def test_the_callback_is_enqueued_when_the_last_child_has_ended(database: Databa
     settled = settle_all(database, claim_jobs(database, 1))
 
     assert before == []
-    assert [tuple(each) for each in settled.completed] == [("campaign", 2, 1, 1, "report")]
     told = {"batch": "campaign", "done": 2, "dead": 1, "cancelled": 1}
+    assert [dict(each.fields) for each in settled.events] == [{**told, "callback": "report"}]
     assert callbacks(database) == [{"to": "ann", "batch": told}]
 
 
@@ -105,7 +105,7 @@ def test_a_batch_without_a_callback_is_over_all_the_same(database: Database) -> 
 
     settled = settle_all(database, claim_jobs(database, 1))
 
-    assert [each.callback for each in settled.completed] == [None]
+    assert [each.fields["callback"] for each in settled.events] == [None]
     assert [row.completed_at is None for row in rows_of(database, batches)] == [False]
 
 
@@ -185,7 +185,7 @@ def test_a_witness_that_has_ended_is_not_believed(database: Database) -> None:
         before = len(callbacks(database))
         settle(database, settler, [Settlement(job, DONE, 1)], {})
 
-    assert (before, len(callbacks(database)), settler.witnesses) == (0, 1, {})
+    assert (before, len(callbacks(database)), settler.known_live_jobs) == (0, 1, {})
 
 
 def test_a_block_that_raises_abandons_the_batch(database: Database) -> None:
@@ -321,8 +321,8 @@ def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: D
     over = settle_all(database, [job for job in claim_jobs(database, 5) if job.type == "grandchild"])
 
     assert before == ["campaign"]
-    assert {each.key for each in settled.completed} == {"campaign", "empty"}
-    assert [each.key for each in over.completed] == ["inner"]
+    assert {each.fields["batch"] for each in settled.events} == {"campaign", "empty"}
+    assert [each.fields["batch"] for each in over.events] == ["inner"]
     assert {row.type for row in rows_of(database, jobs)} == {"child", "grandchild", "report"}
 
 

@@ -15,8 +15,8 @@ from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.errors import BadField, UnknownJob
 from mayfly.registry import Registry
+from mayfly.schema import metadata as tables
 from mayfly.settings import Settings, load
-from tests import tables
 from tests.database.factories import (
     change_job,
     claim_jobs,

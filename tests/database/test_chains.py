@@ -18,10 +18,10 @@ from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
+from mayfly.schema.metadata import chains, jobs
 from tests.database.applications import as_connection
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
-from tests.tables import chains, jobs
 
 ENDINGS = [
     Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD),
@@ -73,7 +73,7 @@ def test_a_step_that_does_not_succeed_ends_its_chain(app: App, database: Databas
 
     settled = settle_one(database, claim_one(app, database), outcome)
 
-    assert [(each.job.type, each.steps_left) for each in settled.broken] == [("a", 2)]
+    assert [(each.fields["type"], each.fields["steps"]) for each in settled.events] == [("a", 2)]
     assert types(database) == ["a"]
 
 
@@ -137,7 +137,7 @@ def test_a_chain_in_a_batch_ends_with_its_last_step(app: App, database: Database
     with batch("campaign", on_complete="report"):
         chain("a", "b")
 
-    over = [settle_one(database, claim_one(app, database)).completed for _ in range(2)]
+    over = [settle_one(database, claim_one(app, database)).events for _ in range(2)]
 
     assert [len(each) for each in over] == [0, 1]
     assert [(row.type, row.group_key) for row in rows_of(database, jobs)] == [

@@ -189,8 +189,8 @@ def test_a_claim_that_was_filled_tells_how_far_it_came(database: Database) -> No
 
     filled, rest = make_claim(database, make_claimant(database), 3), make_claim(database, make_claimant(database), 3)
 
-    assert filled.front == ClaimCursor(NORMAL, now - timedelta(minutes=4))
-    assert ([row[0] for row in rest.rows], rest.front) == (ids[2:], None)
+    assert filled.cursor == ClaimCursor(NORMAL, now - timedelta(minutes=4))
+    assert ([row[0] for row in rest.rows], rest.cursor) == (ids[2:], None)
 
 
 def test_a_claim_begins_at_the_front(database: Database) -> None:
@@ -226,7 +226,7 @@ def test_a_suspect_at_the_front_is_no_front(database: Database) -> None:
 
     claimed = make_claim(database, make_claimant(database), 3)
 
-    assert (len(claimed.rows), claimed.front) == (1, None)
+    assert (len(claimed.rows), claimed.cursor) == (1, None)
 
 
 def test_an_empty_claim_tells_whether_anything_was_due(database: Database, rival: Database) -> None:

@@ -11,9 +11,9 @@ from mayfly.queue.claim import claim, jobs_from
 from mayfly.queue.count import has_due
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs
 from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
 from tests.factories import insert_rows
-from tests.tables import jobs
 
 CROWD = 2000
 RUNNERS = 8

@@ -9,11 +9,11 @@ from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.fleet.runners import EndedRunner, close_runner
+from mayfly.schema import metadata as tables
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count, Tally
 from mayfly.stats.history import NEVER_ENDED, SETTLED, count_cycles, read_cycles
 from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals, write_totals
-from tests import tables
 from tests.database.factories import CYCLE, in_threads, insert_runner, rows_of, run_sql
 from tests.factories import NOON
 

@@ -8,10 +8,10 @@ from sqlalchemy import text
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseCrowded, DatabaseFailed, SchemaDamaged
+from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of, run_sql, servers_only
 from tests.database.test_engine import INSERT, SELECT, kill, own_session
 from tests.databases import Databases
-from tests.tables import jobs
 
 SLEEP = {"mysql": "SELECT SLEEP(30)", "postgresql": "SELECT pg_sleep(30)"}
 CANCEL = {"mysql": "KILL QUERY {}", "postgresql": "SELECT pg_cancel_backend({})"}

@@ -5,10 +5,10 @@ import pytest
 from mayfly.db.database import Database
 from mayfly.monitoring.hooks import announcer, read_dead
 from mayfly.queue.outcome import OutcomeKind, Snooze
+from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, claim_jobs, rows_of
 from tests.factories import insert_row, make_job
-from tests.tables import jobs
 
 SETTINGS = load_settings().replace(hooks_on_dead=("app.alerts:mail", "app.alerts:chat"))
 

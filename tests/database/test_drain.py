@@ -13,11 +13,11 @@ from mayfly.client import current_app
 from mayfly.db.database import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
 from mayfly.queue.outcome import Outcome
+from mayfly.schema.metadata import attempts, totals
 from mayfly.testing import FreshDatabase, drain, enqueued_jobs, using_database
 from runner.invoke import PayloadError
 from tests.database.factories import change_job, rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row, make_clock
-from tests.tables import attempts, totals
 
 AN_HOUR = timedelta(hours=1)
 

@@ -16,10 +16,10 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import MAX_TRIES, Database
 from mayfly.db.dialects import base
 from mayfly.errors import DatabaseBusy, DatabaseFull, Interrupted
+from mayfly.schema.metadata import jobs
 from tests.database.factories import in_threads, rows_of, run_sql, servers_only, sqlite_only
 from tests.factories import insert_row, insert_rows
 from tests.process.installation import wait_until
-from tests.tables import jobs
 
 INSERT = "INSERT INTO mayfly_jobs (type, payload) VALUES ('noop', '{}')"
 SELECT = "SELECT id FROM mayfly_jobs"

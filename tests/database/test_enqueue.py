@@ -12,10 +12,10 @@ from mayfly.client import App, use_app
 from mayfly.clock import host_now
 from mayfly.db.database import Database
 from mayfly.errors import BadField, BadPayload
+from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, in_threads, rows_of, sqlite_only
 from tests.factories import get_row
-from tests.tables import jobs
 
 FAR_EAST = timezone(timedelta(hours=14))
 

@@ -20,17 +20,17 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import Values
 from mayfly.queue.claim import due_statement, first_statement, from_cursor_statement
 from mayfly.queue.count import (
+    DUE_PRIORITIES,
+    NEXT_LANE,
+    RELEASED_JOBS,
+    YOUNGEST_LIVE_JOB,
     count_statement,
-    due_priorities_statement,
     find_lanes,
-    next_lane_statement,
-    processing_statement,
-    released_statement,
-    youngest_statement,
 )
+from mayfly.queue.insert import finished_statement, holder_statement
 from mayfly.queue.prune import finished_jobs
-from mayfly.queue.unique import finished_statement, holder_statement
-from mayfly.schema.migrations.ddl import UtcDateTime
+from mayfly.queue.rescue import PROCESSING_JOBS
+from mayfly.schema.column_types import UtcDateTime
 from mayfly.schema.tables import NORMAL
 from mayfly.stats.totals import MAX_RECENT, RECENT_TOTALS
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
@@ -101,7 +101,7 @@ def test_a_claim_from_a_front_begins_there(database: Database) -> None:
 
 def test_a_look_for_due_priorities_reads_one_row_of_each(crowded: Database) -> None:
     """From the far end, where nothing was claimed yet."""
-    look = explained(crowded, due_priorities_statement(), {"lane": "default", "now": crowded.clock.now()})
+    look = explained(crowded, DUE_PRIORITIES, {"lane": "default", "now": crowded.clock.now()})
 
     assert (set(look.indexes), look.scans, look.sorts) == ({"mayfly_jobs_claim"}, (), False)
 
@@ -127,7 +127,7 @@ def test_a_count_stops_at_its_cap(crowded: Database) -> None:
 @pytest.mark.parametrize("after", ["", "default", "mail"])
 def test_a_hop_to_the_next_lane_is_one_probe(crowded: Database, after: str) -> None:
     """However many rows lie between. MariaDB answers from the index before there is anything to read."""
-    look = explained(crowded, next_lane_statement(), {"lane": after})
+    look = explained(crowded, NEXT_LANE, {"lane": after})
 
     assert (look.scans, look.sorts) == ((), False)
     assert (look.rows or 0) <= 1
@@ -140,7 +140,7 @@ def test_the_lanes_are_found(crowded: Database) -> None:
 
 def test_what_is_being_processed_is_found_without_a_scan(crowded: Database) -> None:
     """Rescue reads the jobs that somebody holds, and no others."""
-    look = explained(crowded, processing_statement(), {"lane": "default"})
+    look = explained(crowded, PROCESSING_JOBS, {"lane": "default"})
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, DUE))
 
@@ -170,7 +170,7 @@ def test_the_youngest_live_job_of_a_group_is_found_at_once(crowded: Database) ->
 
     PostgreSQL without statistics takes groups for small, and reads and sorts this one; no row beyond it.
     """
-    look = explained(crowded, youngest_statement(), {"key": "campaign"})
+    look = explained(crowded, YOUNGEST_LIVE_JOB, {"key": "campaign"})
 
     assert (look.indexes, look.scans) == (("mayfly_jobs_group",), ())
     assert look.rows == told(crowded, DUE + 10_000 if look.sorts else 1)
@@ -196,7 +196,7 @@ def test_what_comes_before_a_job_is_counted_along_the_claim_index(crowded: Datab
 
 def test_jobs_that_came_back_are_looked_for_along_the_claim_index(crowded: Database) -> None:
     """No further than is asked for."""
-    look = explained(crowded, released_statement(), next_ten(crowded.clock.now()))
+    look = explained(crowded, RELEASED_JOBS, next_ten(crowded.clock.now()))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 10))
 

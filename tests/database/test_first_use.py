@@ -7,17 +7,20 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine
-from sqlalchemy.event import listen
+from sqlalchemy.event import listen, remove
 
 from mayfly.bootstrap import create_embedded
 from mayfly.db.database import Database
+from mayfly.schema.metadata import jobs
+from mayfly.schema.migrations import migrate
+from mayfly.schema.tables import VERSION
 from tests.database.factories import rows_of
 from tests.factories import insert_row
-from tests.tables import jobs
 
 FORK = multiprocessing.get_context("fork")
 PROCESSES = 6
@@ -39,6 +42,28 @@ def test_many_may_be_the_first(url: str) -> None:
 
     assert [each.exitcode for each in running] == [0] * PROCESSES
     assert len(rows_in(url)) == PROCESSES
+
+
+def test_a_reader_does_not_break_the_first_migration(url: str, tmp_path: Path) -> None:
+    """A new file is not in WAL mode yet, so its first COMMIT has to wait for those who read at that moment."""
+    (tmp_path / "new").mkdir()
+    path = url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path, check_same_thread=False)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM sqlite_master").fetchall()  # holds a shared lock until it ends
+        ends = Timer(0.3, reader.rollback)
+
+        def commit_begins(_connection: object) -> None:
+            ends.start()
+
+        listen(Engine, "commit", commit_begins)
+        try:
+            versions = migrate(url)
+        finally:
+            remove(Engine, "commit", commit_begins)
+            ends.join()
+
+    assert versions == (None, VERSION)
 
 
 def test_a_first_use_that_was_killed_is_made_up_for(url: str) -> None:

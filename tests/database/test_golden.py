@@ -44,7 +44,8 @@ from mayfly.queue.claim import ClaimCursor
 from mayfly.queue.count import count_due, first_released, has_due
 from mayfly.queue.external import ClaimRef, ExternalTotals, PullOptions
 from mayfly.queue.followups import NewChain, insert_chain, mark_awaited
-from mayfly.queue.insert import FutureJob, JobValidator, NewJob, insert_job, insert_jobs
+from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
+from mayfly.queue.options import JobValidator
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
 from mayfly.queue.prune import Keep, prune
@@ -52,6 +53,7 @@ from mayfly.queue.rescue import expired_jobs, held_jobs
 from mayfly.queue.settle import settle
 from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
+from mayfly.schema.metadata import schedules, totals
 from mayfly.schema.tables import NORMAL
 from mayfly.schema.version import require_version
 from mayfly.settings import load
@@ -72,7 +74,6 @@ from tests.database.factories import (
 from tests.factories import insert_row, insert_rows
 from tests.looking import run
 from tests.recording import recorded
-from tests.tables import schedules, totals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")
@@ -146,7 +147,7 @@ def settling(database: Database) -> Iterator[str]:
 
 def flowing(database: Database) -> Iterator[str]:
     """A batch of one chain, from its opening to its callback."""
-    now, kept = database.clock.now(), json_text.encode(FutureJob(PLAIN).packed())
+    now, kept = database.clock.now(), json_text.encode(FutureJob(PLAIN).to_dict())
     opened = NewBatch("campaign", kept, now)
     first = NewChain(PLAIN._replace(lane="flow", group_key="campaign"), f"[{kept}]")
 
@@ -299,7 +300,7 @@ def outsiders(database: Database) -> Iterator[str]:
 
     def pull() -> None:
         pulled = external.pull(database, books, wish)
-        found.extend(pulled.hold(job) for job in pulled.jobs)
+        found.extend(pulled.claim_of(job) for job in pulled.jobs)
 
     def finish() -> None:
         external.finish(database, books, found[0], lambda _job: DONE)

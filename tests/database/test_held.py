@@ -14,12 +14,12 @@ from mayfly.queue.followups import buffer_job
 from mayfly.queue.insert import NewJob
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs
 from runner.job_runtime import JobTransaction, MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_rows
-from tests.tables import jobs
 
 CHILD = NewJob("child", "{}", "default", 5, 1)
 OTHERS = [

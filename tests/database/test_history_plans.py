@@ -15,7 +15,7 @@ from mayfly.admin.fleet import SINCE, ended_statement
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SPANS
-from mayfly.schema.migrations.ddl import UtcDateTime
+from mayfly.schema.column_types import UtcDateTime
 from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
 from tests.database.plans import explained
 from tests.databases import Databases

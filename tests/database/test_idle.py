@@ -26,15 +26,15 @@ from mayfly.log import Log, silent_log
 from mayfly.log_messages import Level
 from mayfly.process.identity import this_host, this_process
 from mayfly.queue.count import find_lanes, finished_batches
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.queue.prune import keep_from, prune
 from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
 from mayfly.schedules.next_due import file_signatures, write_next_due
+from mayfly.schema import metadata as tables
 from mayfly.schema import tables as schema_tables
 from mayfly.settings import Settings, load
-from tests import tables
 from tests.database.factories import run_sql, servers_only, sqlite_only
 from tests.examples import in_full
 from tests.factories import NOON

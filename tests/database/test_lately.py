@@ -7,9 +7,9 @@ from mayfly.admin import CyclesByMinute, CycleView, Gap, Regularity, list_minute
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
+from mayfly.schema import metadata as tables
 from mayfly.stats.histograms import Count
 from mayfly.stats.totals import write_totals
-from tests import tables
 from tests.database.factories import insert_table_row
 from tests.factories import NOON, insert_row
 

@@ -10,6 +10,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import base
 from mayfly.errors import DatabaseAway, Interrupted, SchemaMissing, TransactionClosed
+from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of, run_sql, servers_only
 from tests.database.test_engine import (
     INSERT,
@@ -21,7 +22,6 @@ from tests.database.test_engine import (
     own_session,
 )
 from tests.factories import insert_row
-from tests.tables import jobs
 
 
 def lent_session(lent: Lent) -> int:

@@ -14,11 +14,11 @@ from mayfly.limits.client import SlotLedger
 from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
 from mayfly.queue.prune import Keep, prune
+from mayfly.schema.metadata import limits, slots
 from mayfly.testing import FreshDatabase, drain, run_inline, using_database
 from runner.invoke import PayloadError
 from tests.database.factories import rows_of, run_sql
 from tests.factories import NOON, get_row, insert_row
-from tests.tables import limits, slots
 
 SMTP = LimitKey("smtp:7", Limit("smtp:{account}", 2))
 

@@ -15,9 +15,9 @@ from mayfly.fleet.runners import EndedRunner, close_runner
 from mayfly.limits.client import SlotLedger
 from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
+from mayfly.schema.metadata import limits, runners, slots
 from tests.database.factories import in_threads, insert_runner, rows_of
 from tests.looking import run
-from tests.tables import limits, runners, slots
 
 RIVALS = 8
 TWO_AT_ONCE = LimitKey("smtp", Limit("smtp", 2))

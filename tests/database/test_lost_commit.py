@@ -11,11 +11,11 @@ from mayfly.errors import CommitUnknown
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement
 from mayfly.queue.rescue import held_jobs
 from mayfly.queue.settle import settle
-from tests import tables
+from mayfly.schema import metadata as tables
+from mayfly.schema.metadata import jobs
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
 from tests.database.proxy import Proxy, proxied
 from tests.factories import insert_rows
-from tests.tables import jobs
 
 pytestmark = servers_only
 

@@ -16,7 +16,7 @@ from mayfly.fleet.cycles import known_lanes
 from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.pauses import load_pauses
 from mayfly.queue.settle import settle
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import (
     claim_ids,
     claim_jobs,

@@ -9,13 +9,13 @@ from mayfly.log import Log, silent_log
 from mayfly.log_messages import Level
 from mayfly.queue.outcome import DONE, RELEASED, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs as jobs_table
+from mayfly.schema.metadata import totals
 from mayfly.stats.totals import LOST_TOTALS
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_settler, rows_of
 from tests.factories import get_row, insert_rows
-from tests.tables import jobs as jobs_table
-from tests.tables import totals
 
 
 class Lines:

@@ -13,11 +13,11 @@ from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.queue import external
 from mayfly.queue.external import ClaimRef, ExternalTotals, Pulled, PullOptions
 from mayfly.queue.outcome import DONE, Outcome
+from mayfly.schema.metadata import jobs, totals
 from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals
 from tests.database.factories import change_job, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_row, insert_rows, make_clock
-from tests.tables import jobs, totals
 
 LEASE = timedelta(minutes=1)
 
@@ -84,7 +84,7 @@ def test_of_two_who_say_done_at_once_it_is_counted_once(database: Database, book
     """One settles it, the others repeat."""
     insert_row(database, lane="outside")
     pulled = pull(database, books)
-    hold = pulled.hold(pulled.jobs[0])
+    hold = pulled.claim_of(pulled.jobs[0])
     wide = Database(database.url, connections=8)
     crowded = ExternalTotals(wide, "http-crowd")
     found: list[bool] = []
@@ -108,7 +108,7 @@ def test_what_is_done_outside_is_counted_beside_a_cycle_that_is_over(
     insert_rows(database, 3, lane="outside")
     pulled = pull(database, books, 3)
     for number, job in enumerate(pulled.jobs, start=1):
-        finish(database, books, pulled.hold(job))
+        finish(database, books, pulled.claim_of(job))
         close_a_cycle(database, start + 1000 * number)
 
     assert counted(database) == 3
@@ -121,9 +121,9 @@ def test_a_cycle_that_still_runs_takes_nothing_along(database: Database, books: 
     database.run(lambda connection: open_cycle(connection, start, "host", now))
     insert_rows(database, 2, lane="outside")
     pulled = pull(database, books, 2)
-    finish(database, books, pulled.hold(pulled.jobs[0]))
+    finish(database, books, pulled.claim_of(pulled.jobs[0]))
     close_a_cycle(database, start)
-    finish(database, books, pulled.hold(pulled.jobs[1]))
+    finish(database, books, pulled.claim_of(pulled.jobs[1]))
 
     assert counted(database) == 2
 
@@ -138,7 +138,7 @@ def test_with_another_cycle_a_new_page_is_begun(
     pulled = pull(database, books, 2)
     for number, job in enumerate(pulled.jobs):
         close_a_cycle(database, start + 1000 * number)
-        finish(database, books, pulled.hold(job))
+        finish(database, books, pulled.claim_of(job))
 
     assert {row.cycle_id: row.jobs for row in rows_of(database, totals)} == {start: 1, start + 1000: 1}
 
@@ -150,7 +150,7 @@ def test_nothing_is_counted_beside_a_cycle_of_long_ago(database: Database, books
     insert_rows(database, 2, lane="outside")
     pulled = pull(database, books, 2)
     for job in pulled.jobs:
-        finish(database, books, pulled.hold(job))
+        finish(database, books, pulled.claim_of(job))
         database.run(lambda connection: add_up_strays(connection, now + STRAYS / 3))
 
     assert counted(database) == 2
@@ -160,7 +160,7 @@ def test_a_lease_that_ran_out_is_not_extended(database: Database, books: Externa
     """Somebody may be about to give the job away."""
     job_id = insert_row(database, lane="outside")
     pulled = pull(database, books)
-    hold = pulled.hold(pulled.jobs[0])
+    hold = pulled.claim_of(pulled.jobs[0])
     external.extend(database, hold, LEASE)
     change_job(database, job_id, lease_until=database.clock.now() - timedelta(seconds=1))
 
@@ -205,7 +205,7 @@ def test_a_done_whose_commit_was_not_answered_is_counted_once(migrated_url: str,
         pulled = pull(remote, books)
         proxy.lose_next_commit()
 
-        finished = finish(remote, books, pulled.hold(pulled.jobs[0]))
+        finished = finish(remote, books, pulled.claim_of(pulled.jobs[0]))
         remote.close()
 
     assert (proxy.lost, finished.outcome, counted(database)) == (1, DONE, 1)
@@ -258,7 +258,7 @@ def test_sessions_that_were_cut_are_all_replaced(database: Database) -> None:
     wide = Database(database.url, connections=3)
     sessions = [wide._pool.take() for _ in range(3)]
     for each in sessions:
-        wide._pool.give_back(each)
+        wide._pool.put_back(each)
     for each in sessions:
         each.raw.close()
 

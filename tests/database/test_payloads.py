@@ -10,11 +10,11 @@ from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.errors import BadPayload, PayloadTooLarge
 from mayfly.json_text import MAX_DEPTH
+from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
 from tests.database.factories import claim_jobs, mysql_only, rows_of
 from tests.databases import Databases
 from tests.servers import PrivateServer
-from tests.tables import jobs
 
 MEGABYTE = 1 << 20
 

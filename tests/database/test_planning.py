@@ -19,11 +19,11 @@ from mayfly.errors import LostPlanningLock
 from mayfly.fleet.cycles import open_cycle
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.log import silent_log
+from mayfly.schema.metadata import cycles, locks, runners
 from mayfly.settings import load
 from tests.database.factories import in_threads, rows_of
 from tests.factories import insert_rows
 from tests.looking import run
-from tests.tables import cycles, locks, runners
 
 OF_PLANS = locks.c.name == "plan"
 

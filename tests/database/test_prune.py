@@ -9,7 +9,7 @@ from sqlalchemy import insert
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SLICE, Keep, Search, delete, prune, searches
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, rows_of
 from tests.factories import insert_rows
 from tests.looking import run

@@ -15,7 +15,7 @@ from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
 from mayfly.queue.policy import Backoff, RetryContext
 from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
 from mayfly.queue.settle import settle
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, in_threads, insert_runner, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 
@@ -173,7 +173,7 @@ def test_two_hosts_rescue_a_runner_once(migrated_url: str, database: Database) -
 
     def rescue_elsewhere(host: str) -> Sequence[Settlement]:
         own = Database(migrated_url)
-        settlements = rescue(own, seen=None, counted_as=host).settlements
+        settlements = rescue(own, seen=None, totals_key=host).settlements
         own.close()
         return settlements
 
@@ -215,8 +215,8 @@ def found_dead(database: Database) -> list[str]:
     return [runner.worker_id for runner in dead_runners(database, HERE)]
 
 
-def rescue(database: Database, seen: RunnerStatus | None, counted_as: str = "dispatcher-1") -> Rescued:
-    settler = Settler("worker-1", CYCLE, counted_as)
+def rescue(database: Database, seen: RunnerStatus | None, totals_key: str = "dispatcher-1") -> Rescued:
+    settler = Settler("worker-1", CYCLE, totals_key)
     return rescue_runner(
         database,
         settler,

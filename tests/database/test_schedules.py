@@ -11,11 +11,11 @@ from sqlalchemy import select, update
 
 from mayfly.clock import Clock
 from mayfly.db.database import Database
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.schedules import fire as schedule_store
 from mayfly.schedules.fire import Fired, fire_due, jitter_of
 from mayfly.schedules.parse import ScheduleEntry, parse_line
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
 from tests.looking import run

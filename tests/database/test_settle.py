@@ -11,8 +11,8 @@ from mayfly.db.database import Database
 from mayfly.job import Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement, Settler
 from mayfly.queue.settle import Settled, settle
+from mayfly.schema import metadata as tables
 from mayfly.stats.histograms import Tally
-from tests import tables
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
 from tests.factories import NOON, get_row, insert_rows
 from tests.recording import recorded

@@ -9,9 +9,9 @@ from mayfly.admin.audit import Actor, AuditEntry
 from mayfly.admin.auth import Token
 from mayfly.db.database import Database
 from mayfly.errors import TokenExists
+from mayfly.schema.metadata import audit
+from mayfly.schema.metadata import tokens as rows
 from tests.database.factories import rows_of
-from tests.tables import audit
-from tests.tables import tokens as rows
 
 
 def add(database: Database, name: str, text: str, **columns: object) -> Token:

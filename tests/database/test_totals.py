@@ -13,9 +13,9 @@ from mayfly.fleet.runners import (
     take_over,
 )
 from mayfly.process.identity import Host, Process
+from mayfly.schema import metadata as tables
 from mayfly.stats.histograms import Count, Tally
 from mayfly.stats.totals import add_up_totals, write_totals
-from tests import tables
 from tests.database.factories import CYCLE, insert_runner, rows_of
 from tests.factories import NOON
 

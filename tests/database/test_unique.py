@@ -12,6 +12,7 @@ from mayfly.db.database import Database
 from mayfly.errors import BadField, EnqueueError, KeyHeld, KeyMissing
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
+from mayfly.schema.metadata import jobs
 from tests.database.applications import KINDS, Application, as_connection, opened
 from tests.database.factories import (
     change_job,
@@ -23,7 +24,6 @@ from tests.database.factories import (
     sqlite_only,
 )
 from tests.factories import get_row
-from tests.tables import jobs
 
 pytestmark = pytest.mark.usefixtures("app")
 

@@ -10,15 +10,15 @@ import pytest
 
 import mayfly
 from mayfly.db.database import Database
+from mayfly.queue.insert import HOLDERS
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, Settlement
 from mayfly.queue.settle import settle
-from mayfly.queue.unique import held_keys
 from tests.database.factories import claim_jobs, in_threads, make_settler
 
 pytestmark = pytest.mark.usefixtures("app")
 
 FORK = multiprocessing.get_context("fork")
-HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {held_keys()}"
+HOLDERS = f"SELECT COUNT(*) FROM mayfly_jobs WHERE unique_key = 'key' AND {HOLDERS}"
 
 
 def work_once(database: Database, worker_id: str, outcome: Outcome) -> list[int]:

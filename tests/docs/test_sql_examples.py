@@ -21,9 +21,9 @@ from mayfly.cli.enqueue import enqueue as command
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.errors import CommitUnknown, KeyHeld
+from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
 from tests.looking import run
-from tests.tables import jobs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "enqueue.md").read_text("utf-8")
 

@@ -30,7 +30,7 @@ SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (:key_0) AND unique_key I
 -- count two lanes
 -- 3 times:
 SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_0_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_0_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_0_2 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_1_0 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_1_1 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS due_1_2;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_2 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_3 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_4 UNION ALL SELECT 1, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_1 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 1001) AS counted_5;
 
 -- claim
 BEGIN IMMEDIATE;
@@ -58,11 +58,11 @@ SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pendi
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;
@@ -620,7 +620,7 @@ SELECT idempotency_key FROM mayfly_requests WHERE created_at < :before ORDER BY 
 
 -- look for outside work
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
-SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS due_0_2;
+SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_0 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_1 UNION ALL SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at, id LIMIT 4) AS counted_2;
 
 -- pull
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
@@ -635,14 +635,14 @@ UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id =
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- finish outside work
-SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- finish it again
-SELECT status, locked_at, run_at, group_key, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- a request with a key
 BEGIN IMMEDIATE;

@@ -120,9 +120,9 @@ class Installation:
         return insert_rows(self.database, count, type=type_name, payload=payload, **columns)
 
     def rows(self, query: str | Select[Any], **parameters: Any) -> Sequence[Any]:
-        """As the driver gives them for a text; with aware times for a query on one of tests.tables."""
+        """As the driver gives them for a text; with aware times for a query on a table of mayfly.schema.metadata."""
         statement = text(query) if isinstance(query, str) else query
-        with engine_of(self.database, Unit.LOOK).begin() as connection:
+        with engine_of(self.database, Unit.READ).begin() as connection:
             return connection.execute(statement, parameters).all()
 
     def execute(self, sql: str) -> None:

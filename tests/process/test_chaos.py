@@ -18,7 +18,7 @@ from sqlalchemy import Row, insert
 
 from mayfly import json_text
 from mayfly.process.identity import start_time
-from tests import tables
+from mayfly.schema import metadata as tables
 from tests.looking import run
 from tests.process.installation import Installation, StartedProcess, wait_until
 

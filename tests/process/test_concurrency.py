@@ -15,8 +15,8 @@ from sqlalchemy import select
 from mayfly import json_text
 from mayfly.process.status_page import read_status_page
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import runners
 from tests.process.installation import Installation, most_at_once, wait_until
-from tests.tables import runners
 
 HANDLERS = {"HANDLERS": "handlers,tests.process.side_by_side", "MAX_WORKERS": "1"}
 SOON = {"BACKOFF_BASE": "0.05"}

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import make_url, select
 
 from mayfly import json_text
+from mayfly.schema.metadata import attempts, cycles, runners
 from tests.databases import Databases
 from tests.factories import get_row
 from tests.process.installation import Installation, most_at_once, wait_until
-from tests.tables import attempts, cycles, runners
 
 SUMMARY = re.compile(r"\[DISPATCHER\] (Pending jobs|Workers spawned|Successful workers|Failed workers): (\d+)$", re.M)
 

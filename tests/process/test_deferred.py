@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.bootstrap import create_embedded
+from mayfly.schema.metadata import runners
 from tests.factories import insert_runs
 from tests.process.installation import Installation, wait_until
-from tests.tables import runners
 
 WINDOW: Mapping[str, str] = {
     "HANDLERS": "tests.process.long",

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.db.dialects import embedded_file
+from mayfly.schema.metadata import metadata
 from tests.process.installation import Installation
-from tests.tables import metadata
 
 
 def test_a_dry_run_prints_the_plan_and_changes_nothing(installation: Installation) -> None:

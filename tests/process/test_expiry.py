@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
+from mayfly.schema.metadata import jobs
 from tests.process.installation import Installation, wait_until
-from tests.tables import jobs
 
 HANDLERS = "handlers,tests.process.side_by_side"
 

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import select
 
+from mayfly.schema.metadata import attempts, runners
 from tests.process.installation import Installation
-from tests.tables import attempts, runners
 
 
 def test_a_type_that_nobody_knows_is_retried_and_then_dead(embedded: Installation) -> None:

@@ -19,10 +19,10 @@ from dispatcher.lock import take_lock
 from mayfly.bootstrap import create_embedded
 from mayfly.db.url import mysql_arguments, postgres_arguments, sqlite_arguments
 from mayfly.process.state_dir import lock_path, open_state_dir, page_path
+from mayfly.schema.metadata import cycles, locks
 from mayfly.settings import load
 from tests.process.installation import Installation
 from tests.process.schedules import make_due, settle, write_schedule
-from tests.tables import cycles, locks
 
 MINUTE = ("-m", "dispatcher")
 IMPORT = re.compile(r"^import time: .*\| +(\S+)\n", re.MULTILINE)
@@ -373,7 +373,10 @@ def statements(run: Run) -> set[str]:
 
 def parts(statement: str) -> list[str]:
     """Due jobs are counted by one way, and by the other only looked for: the rows that are meant are the same."""
-    each = [re.sub(r"SELECT .*? FROM \((.*)\) AS due\w*", r"\1", part) for part in statement.split(" UNION ALL ")]
+    each = [
+        re.sub(r"SELECT .*? FROM \((.*)\) AS (?:due|counted)_\d\w*", r"\1", part)
+        for part in statement.split(" UNION ALL ")
+    ]
     return [part.replace(" DESC", "").strip() for part in each]
 
 

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import cycles, jobs, runners
 from tests.process.installation import Installation, StartedProcess, wait_until
-from tests.tables import cycles, jobs, runners
 
 SOON = timedelta(seconds=30)  # a minute would be cron's; the machine may be busy
 LINGERING = {"LINGER": "40", "POLL_INTERVAL": "0.1"}

@@ -10,9 +10,9 @@ from sqlalchemy import select
 
 from mayfly.process.status_page import read_status_page
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import runners
 from tests.factories import get_row
 from tests.process.installation import Installation, StartedProcess, wait_until
-from tests.tables import runners
 
 LONG = {"LANES__IMPORT__WORKER_TIMEOUT": "10m", "LANES__IMPORT__MAX_WORKERS": "1"}
 # The shortest that leaves a busy machine enough time to start a job.

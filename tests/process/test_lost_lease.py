@@ -12,8 +12,8 @@ import psutil
 import pytest
 from sqlalchemy import Row, select
 
+from mayfly.schema.metadata import jobs, locks, runners
 from tests.process.installation import Installation, StartedProcess, wait_until
-from tests.tables import jobs, locks, runners
 
 GUARD_SECONDS = 5
 SHORT = {"WORKER_TIMEOUT": f"{GUARD_SECONDS}", "DISPATCH_TIMEOUT": "6"}

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import runners
 from tests.process.installation import DEADLINE_SECONDS, Installation
-from tests.tables import runners
 
 SOON = {"BACKOFF_BASE": "0.05"}
 # A runner of a busy machine has begun its jobs when this window ends. The dispatcher's guard is far behind it.

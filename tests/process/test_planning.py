@@ -6,8 +6,8 @@ from itertools import repeat
 import pytest
 from sqlalchemy import func, select
 
+from mayfly.schema.metadata import cycles, jobs, runners
 from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
-from tests.tables import cycles, jobs, runners
 
 ROUNDS = 2
 

@@ -9,8 +9,8 @@ from sqlalchemy import select
 
 from mayfly import json_text
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import runners
 from tests.process.installation import Installation, wait_until
-from tests.tables import runners
 
 NOTES = "import os, pathlib; home = pathlib.Path(os.environ['MAYFLY_HOME'])\n"
 COUNTED = NOTES + "with (home / 'imports').open('a') as file: file.write(f'{os.getpid()}\\n')\n"

@@ -3,8 +3,8 @@
 import pytest
 from sqlalchemy import func, select
 
+from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
-from tests.tables import jobs, runners
 
 BATCH = 5
 # Lanes, each with its jobs; those of one cycle run side by side.

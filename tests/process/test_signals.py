@@ -5,8 +5,8 @@ import signal
 
 from sqlalchemy import select
 
+from mayfly.schema.metadata import cycles, jobs, runners
 from tests.process.installation import Installation, StartedProcess, wait_until
-from tests.tables import cycles, jobs, runners
 
 
 def test_a_dispatcher_that_is_stopped_gives_jobs_back(installation: Installation) -> None:

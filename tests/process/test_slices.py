@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.process.timing import Timing
+from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
-from tests.tables import jobs, runners
 
 LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.000001"}
 # A runner of a busy machine has begun its job when this window ends. The dispatcher's guard is far behind it.

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
-from tests.tables import jobs, runners
 
 
 def test_runners_in_interpreters_of_their_own_do_the_same(embedded: Installation) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mayfly.queue.policy import SPREAD, Backoff
+from mayfly.queue.policy import MAX_JITTER, Backoff
 
 USUAL = [(1, 2), (2, 4), (3, 8), (4, 16), (5, 32), (6, 64), (7, 128), (8, 256), (9, 512), (10, 1024), (11, 2048)]
 backoffs = st.builds(Backoff, base_seconds=st.floats(0.001, 3600), cap_seconds=st.floats(0.001, 86_400))
@@ -33,7 +33,7 @@ def test_jitter_only_makes_it_longer_by_a_tenth_at_most(backoff: Backoff, attemp
     """Jobs that failed together come back a little apart, and never before their time."""
     plain, jittered = backoff.delay(attempt), backoff.delay(attempt, jitter)
 
-    assert plain <= jittered <= plain * (1 + SPREAD)
+    assert plain <= jittered <= plain * (1 + MAX_JITTER)
 
 
 @given(backoffs, attempts)

@@ -11,7 +11,7 @@ import pytest
 from mayfly.db.dialects import ErrorKind, dialect_named, dialect_of_url
 from mayfly.errors import BadDatabaseOption
 from mayfly.queue.claim import due_statement
-from mayfly.queue.unique import keeping_keys
+from mayfly.queue.insert import keeping_keys
 
 SERVERS = {
     "mysql": ("mysql+pymysql://u@db.example/d", pymysql),
@@ -175,7 +175,7 @@ def test_mysqls_errors_are_known_by_number(name: str, code: int, meaning: ErrorK
     """Each means one thing to us."""
     error = pymysql.err.OperationalError(code, "said the server")
 
-    assert dialect_named(name).trouble(error) is meaning
+    assert dialect_named(name).error_kind(error) is meaning
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_postgres_errors_are_known_by_state(state: str, meaning: ErrorKind) -> N
     """Each means one thing to us."""
     error = psycopg.errors.lookup(state)("said the server")
 
-    assert dialect_named("postgresql").trouble(error) is meaning
+    assert dialect_named("postgresql").error_kind(error) is meaning
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_postgres_errors_are_known_by_state(state: str, meaning: ErrorKind) -> N
 )
 def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.Error], meaning: ErrorKind) -> None:
     """Then its words must do."""
-    assert dialect_named("postgresql").trouble(kind(words)) is meaning
+    assert dialect_named("postgresql").error_kind(kind(words)) is meaning
 
 
 @pytest.mark.parametrize(
@@ -233,4 +233,4 @@ def test_postgres_has_no_state_while_it_connects(words: str, kind: type[psycopg.
 )
 def test_sqlites_errors_are_known_by_name(words: str, name: str, meaning: ErrorKind) -> None:
     """Their extended names begin with the plain ones."""
-    assert dialect_named("sqlite").trouble(SqliteError(words, name)) is meaning
+    assert dialect_named("sqlite").error_kind(SqliteError(words, name)) is meaning

@@ -20,8 +20,8 @@ def test_the_last_that_came_back_is_lent_first() -> None:
     """The others may go cold."""
     connections = ConnectionPool(connect, 2)
     first, second = connections.take(), connections.take()
-    connections.give_back(first)
-    connections.give_back(second)
+    connections.put_back(first)
+    connections.put_back(second)
 
     assert connections.take() is second
 
@@ -42,7 +42,7 @@ def test_one_that_was_thrown_away_leaves_its_place(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(pool, "WAIT_TIMEOUT_SECONDS", 0.01)
     connections = ConnectionPool(connect, 1)
     cut = connections.take()
-    connections.throw_away(cut)
+    connections.discard(cut)
 
     assert connections.take() is not cut
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
@@ -74,7 +74,7 @@ def test_whoever_waits_gets_the_one_that_comes_back() -> None:
     lent = connections.take()
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(connections.take)
-        connections.give_back(lent)
+        connections.put_back(lent)
 
         assert waiting.result(timeout=60) is lent
 
@@ -83,7 +83,7 @@ def test_closing_closes_what_is_idle() -> None:
     """And what is taken after it is new."""
     connections = ConnectionPool(connect, 1)
     lent = connections.take()
-    connections.give_back(lent)
+    connections.put_back(lent)
 
     connections.close()
 

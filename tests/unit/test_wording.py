@@ -75,7 +75,7 @@ def test_a_long_text_keeps_both_its_ends() -> None:
 
     assert text.startswith("begin")
     assert text.endswith("end")
-    assert "… 34,008 characters left out …" in text
+    assert "… 34,008 characters omitted …" in text
 
 
 @given(st.text(max_size=500), st.integers(2, 100))

@@ -1,4 +1,4 @@
-"""The only package that asks which database this is. Each difference says why it is one."""
+"""The only package that knows which database it is. Every difference has a comment `Differs because …`."""
 
 from importlib import import_module
 from pathlib import Path
@@ -21,13 +21,13 @@ __all__ = [
     "utc_text",
 ]
 
-# Each in a module of its own: whoever uses one database should not import the others' drivers.
+# One module each, so that only the driver in use is imported.
 DIALECTS = {"sqlite": "sqlite", "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres"}
 _PACKAGES = {"pymysql": "mysql", "psycopg": "postgresql", "sqlite3": "sqlite"}
 
 
 def dialect_named(name: str) -> Dialect:
-    """As SQLAlchemy names it, which has two names for the same where an application writes mariadb+pymysql://."""
+    """By SQLAlchemy's name; it has a second one for URLs that begin with mariadb+pymysql://."""
     return cast(Dialect, import_module(f"mayfly.db.dialects.{DIALECTS[name]}").DIALECT)
 
 
@@ -36,13 +36,13 @@ def dialect_of_url(url: str) -> Dialect:
 
 
 def dialect_of_driver(connection: object) -> Dialect | None:
-    """The dialect of an application's own driver connection, or None when it is not one we know."""
+    """The dialect of an application's own driver connection, or None for an unknown driver."""
     name = _PACKAGES.get(type(connection).__module__.partition(".")[0])
     return dialect_named(name) if name else None
 
 
 def embedded_file(url: str) -> Path | None:
-    """Where the database is a file of ours; None where it is a server's matter."""
+    """The path of an SQLite database; None for a server."""
     scheme, _, path = url.partition(":///")
-    # Differs because SQLite has no server that would have created it.
+    # Differs because only SQLite's database is a file of our own.
     return Path(path.partition("?")[0]) if scheme.startswith("sqlite") else None

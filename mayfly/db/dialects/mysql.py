@@ -31,18 +31,18 @@ _TROUBLES = {
     1146: ErrorKind.NO_TABLE,
 }
 
-# PyMySQL reads a time by a regular expression, ten times slower than Python's own parser.
+# PyMySQL parses a time by a regular expression, ten times slower than Python's own parser.
 _CONVERSIONS = {**conversions, FIELD_TYPE.DATETIME: datetime.fromisoformat}
 
 
-_RELEASED, _HELD = 1 << 61, 1 << 62  # told beside an id: see `finding`
+_RELEASED, _HELD = 1 << 61, 1 << 62  # flags added to an id: see `finding`
 
 
 class MySQL(Dialect):
     name = "mysql"
     utc_now = "(UTC_TIMESTAMP(6))"
     errors = pymysql.MySQLError
-    # Differs because in REPEATABLE READ, its default, nothing is seen that came later. Shared, as is INSERT IGNORE's.
+    # Differs because REPEATABLE READ, its default, hides later commits. A shared lock, as INSERT IGNORE takes.
     newest = " LOCK IN SHARE MODE"
     has_insert_returning = False  # Differs because MySQL has no RETURNING at all, and MariaDB's is not MySQL's.
 
@@ -73,19 +73,19 @@ class MySQL(Dialect):
 
     def server(self, raw: "Raw") -> DatabaseServer:
         with raw.cursor() as cursor:
-            cursor.execute("SELECT VERSION()")  # its greeting may be that of a proxy in front of it
+            cursor.execute("SELECT VERSION()")  # the handshake may be that of a proxy
             [version] = cursor.fetchone() or ("",)
         return mysql_server(str(version))
 
     def is_cut(self, raw: "Raw") -> bool:
         return not raw.open
 
-    def trouble(self, error: BaseException) -> ErrorKind:
+    def error_kind(self, error: BaseException) -> ErrorKind:
         code = error.args[0] if error.args else 0
         return _TROUBLES.get(code, ErrorKind.OTHER) if isinstance(code, int) else ErrorKind.OTHER
 
     def bound(self, value: Any) -> Any:
-        # Differs because it keeps no zone: it is given UTC without one, as a text: PyMySQL takes ten times as long.
+        # Differs because it stores no zone: it gets UTC without one, as a text; PyMySQL takes ten times as long.
         return utc_text(value) if isinstance(value, datetime) else value
 
     def ready(self, raw: "Raw", statement: str, values: Values) -> tuple[str, Values | None]:
@@ -98,11 +98,11 @@ class MySQL(Dialect):
         return [f"concat_ws('{separator}', {', '.join(columns)})"]
 
     def in_order_of(self, index: str) -> str:
-        # Differs because it would look up the equalities alone, and begin with the oldest entry all the same.
+        # Differs because it would use the equalities only, and still begin with the oldest entry.
         return f" FORCE INDEX FOR ORDER BY ({index})"
 
     def assignments(self, columns: Collection[str]) -> str:
-        # Differs because SIGNAL is a word of its language.
+        # Differs because SIGNAL is a reserved word.
         return ", ".join(f"`{name}` = :{name}" for name in columns)
 
     def as_text(self, column: str) -> str:
@@ -110,30 +110,30 @@ class MySQL(Dialect):
         return f"CAST({column} AS CHAR)"
 
     def keeping(self, _key: str, _condition: str) -> tuple[str, str]:
-        # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also softens other errors into
-        # warnings: every value has passed our own door by then.
+        # Differs because MySQL has neither ON CONFLICT nor partial indexes. IGNORE also turns other errors into
+        # warnings: every value has been validated by then.
         return "IGNORE ", ""
 
     def given(self, name: str) -> str:
-        # Differs because what others call excluded is a function here.
+        # Differs because it has a function instead of `excluded`.
         return f"VALUES({name})"
 
     def held_key(self, _key: str) -> str:
-        # Differs because it has no partial indexes: a generated column has the key of those that hold it.
+        # Differs because it has no partial indexes: a generated column has the key of the rows that hold it.
         return "live_key"
 
     def finding(self, id_column: str, key: str, over: str, changes: Mapping[str, str], replaceable: str) -> str:
         # Differs because it has no RETURNING. A second statement would not find the holder inside an application's
         # REPEATABLE READ; and two that read before they write would both hold what the other waits for.
         replaced = (f"{name} = IF({replaceable}, {value}, {name})" for name, value in changes.items())
-        told = f"CASE WHEN {over} THEN {_RELEASED} WHEN {replaceable} THEN 0 ELSE {_HELD} END"
+        flags = f"CASE WHEN {over} THEN {_RELEASED} WHEN {replaceable} THEN 0 ELSE {_HELD} END"
         released = f"{key} = IF({over}, NULL, {key})"
-        noted = f"{id_column} = IF(LAST_INSERT_ID({id_column} + {told}), {id_column}, {id_column})"
+        noted = f"{id_column} = IF(LAST_INSERT_ID({id_column} + {flags}), {id_column}, {id_column})"
         return f" ON DUPLICATE KEY UPDATE {', '.join([*replaced, released, noted])}"
 
     def found(self, lastrowid: int) -> Found:
-        # Differs because the number of rows that were changed cannot tell it: whether a row that stays as it is
-        # counts is for each connection to say. No id comes near these bits.
+        # Differs because the row count does not show it: whether an unchanged row counts depends on the
+        # connection's flags. No id comes near these bits.
         return Found(lastrowid % _RELEASED, lastrowid & _HELD != 0, lastrowid & _RELEASED != 0)
 
     def insert_missing(self, table: str, _key: Collection[str], columns: Collection[str]) -> str:
@@ -146,7 +146,7 @@ class MySQL(Dialect):
         return f"{self.insert(table, columns)} ON DUPLICATE KEY UPDATE {changes}"
 
     def packet_limit(self, connection: Any) -> int | None:
-        # Differs because MySQL answers a larger statement by cutting the connection (2006), not by an error.
+        # Differs because MySQL closes the connection at a larger statement (2006) instead of returning an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
 
 

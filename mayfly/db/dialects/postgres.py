@@ -24,6 +24,9 @@ _TROUBLES = {
     "42P01": ErrorKind.NO_TABLE,
 }
 
+_CROWDED = ("too many clients", "too many connections", "connection slots are reserved")
+_REFUSED = ("authentication failed", "does not exist", "no pg_hba.conf")
+
 Raw = psycopg.Connection[Any]
 
 
@@ -38,9 +41,9 @@ class PostgreSQL(Dialect):
     def connect(self, url: str) -> Raw:
         session = (
             f"-c timezone=UTC -c statement_timeout={base.STATEMENT_SECONDS}s -c lock_timeout={base.LOCK_SECONDS}s "
-            # No JIT: to compile a statement takes longer than any of ours takes.
+            # No JIT: compiling a statement takes longer than any of ours runs.
             f"-c idle_in_transaction_session_timeout={base.IDLE_SECONDS}s -c jit=off "
-            # The session of a host that was cut off, and its locks, end within seconds.
+            # The session of an unreachable host, and its locks, end within seconds.
             f"-c tcp_user_timeout={base.STATEMENT_SECONDS * 1000} -c tcp_keepalives_idle={base.CONNECT_SECONDS} "
             "-c tcp_keepalives_interval=1 -c tcp_keepalives_count=3"
         )
@@ -55,7 +58,7 @@ class PostgreSQL(Dialect):
             raw = psycopg.connect(**{**postgres_arguments(url), **ours}, autocommit=True)
         except (TypeError, ValueError, psycopg.ProgrammingError) as error:
             raise BadDatabaseOption(str(error).strip()) from error
-        # Differs because psycopg parses JSON by itself, and a JSON string could no longer be told from its text.
+        # Differs because psycopg parses JSON by itself, and we need its text.
         set_json_loads(lambda json: json if isinstance(json, str) else bytes(json).decode(), raw)
         return raw
 
@@ -65,22 +68,22 @@ class PostgreSQL(Dialect):
     def is_cut(self, raw: Raw) -> bool:
         return raw.closed
 
-    def trouble(self, error: BaseException) -> ErrorKind:
+    def error_kind(self, error: BaseException) -> ErrorKind:
         state = getattr(error, "sqlstate", None)
         if state is not None:
             return _TROUBLES.get(state, ErrorKind.AWAY if state.startswith("08") else ErrorKind.OTHER)
         # Differs because an error has no SQLSTATE when it could not even connect.
-        words = str(error)
-        if "too many clients" in words or "too many connections" in words or "connection slots are reserved" in words:
+        message = str(error)
+        if any(each in message for each in _CROWDED):
             return ErrorKind.CROWDED
-        if "authentication failed" in words or "does not exist" in words or "no pg_hba.conf" in words:
+        if any(each in message for each in _REFUSED):
             return ErrorKind.REFUSED
         return ErrorKind.AWAY if isinstance(error, psycopg.OperationalError) else ErrorKind.OTHER
 
     def insert_many(
         self, connection: Any, table: str, columns: Sequence[str], rows: Sequence[Row], keeping: tuple[str, str]
     ) -> int:
-        # Differs because it takes a list for a parameter: one a column, whatever the number of rows.
+        # Differs because a parameter may be a list: one per column, whatever the number of rows.
         lists = ", ".join(f":{name} ::{_TYPES.get(name, 'text')}[]" for name in columns)
         values = ", ".join("payload::json" if name == "payload" else name for name in columns)
         names = ", ".join(columns)

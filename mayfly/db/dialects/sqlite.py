@@ -1,4 +1,4 @@
-"""SQLite: a file, one writer at a time, no server to lose."""
+"""SQLite: a file, one writer at a time, no server."""
 
 import sqlite3
 from contextlib import suppress
@@ -29,7 +29,7 @@ class SQLite(Dialect):
     name = "sqlite"
     utc_now = "(strftime('%Y-%m-%d %H:%M:%f000', 'now'))"
     errors = sqlite3.Error
-    mark = "?"  # Differs because sqlite3 knows no %s.
+    mark = "?"  # Differs because sqlite3 has no %s.
     # Differs because it has no row locks: BEGIN IMMEDIATE has already made this transaction the only writer.
     row_lock = claim_lock = ""
 
@@ -39,7 +39,7 @@ class SQLite(Dialect):
             raw: _Connection = sqlite3.connect(**{**sqlite_arguments(url), **ours})
         except (TypeError, ValueError) as error:
             raise BadDatabaseOption(str(error)) from error
-        raw.isolation_level = None  # we say ourselves when a transaction begins
+        raw.isolation_level = None  # transactions begin explicitly
         raw.execute("PRAGMA synchronous=FULL")
         _write_ahead(raw)
         return raw
@@ -52,22 +52,22 @@ class SQLite(Dialect):
         # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
         if unit is Unit.LENT:
             return False
-        if unit is Unit.LOOK:
-            raw.let_wait(True)
+        if unit is Unit.READ:
+            raw.set_busy_timeout(True)
             raw.execute("BEGIN")
         else:
-            self._take_the_write_lock(raw)
+            self._take_write_lock(raw)
         return True
 
-    def _take_the_write_lock(self, raw: "_Connection") -> None:
-        """Asked for every other millisecond: SQLite itself sleeps up to a tenth of a second while it lies idle."""
+    def _take_write_lock(self, raw: "_Connection") -> None:
+        """Polled every other millisecond: SQLite itself would sleep up to a tenth of a second."""
         until = monotonic() + base.STATEMENT_SECONDS
-        raw.let_wait(False)
+        raw.set_busy_timeout(False)
         while True:
             try:
                 raw.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if self.trouble(error) is not ErrorKind.REPEAT or monotonic() > until:
+                if self.error_kind(error) is not ErrorKind.REPEAT or monotonic() > until:
                     raise
                 pause_between(*WRITE_LOCK_PAUSE)
             else:
@@ -80,15 +80,15 @@ class SQLite(Dialect):
         # Differs because a file has no session that could end.
         return True
 
-    def trouble(self, error: BaseException) -> ErrorKind:
-        # Differs because "no such table" alone has no name of its own here.
+    def error_kind(self, error: BaseException) -> ErrorKind:
+        # Differs because "no such table" has no error name of its own.
         if "no such table" in str(error):
             return ErrorKind.NO_TABLE
         name = getattr(error, "sqlite_errorname", "")
         return next((meaning for prefix, meaning in _TROUBLES.items() if name.startswith(prefix)), ErrorKind.OTHER)
 
     def rendered(self, statement: str) -> str:
-        # Differs because `:name` is its driver's own way.
+        # Differs because `:name` is its driver's own style.
         return statement
 
     def moment(self, text: str) -> str:
@@ -97,16 +97,16 @@ class SQLite(Dialect):
         return text
 
     def bound(self, value: Any) -> Any:
-        # Differs because it keeps times as texts: all written alike, and in UTC, so that they can be compared.
+        # Differs because it stores times as texts: all in one format and in UTC, so that they can be compared.
         return utc_text(value, "microseconds") if isinstance(value, datetime) else value
 
 
 class _Connection(sqlite3.Connection):
-    """One that knows its own time-out: to set it anew for each commit costs as much as some jobs do."""
+    """Remembers its busy timeout: setting it for each commit would take as long as some jobs."""
 
     _waits = True
 
-    def let_wait(self, waits: bool) -> None:
+    def set_busy_timeout(self, waits: bool) -> None:
         """Whether SQLite itself waits for locks."""
         if waits is not self._waits:
             self.execute(f"PRAGMA busy_timeout={base.STATEMENT_SECONDS * 1000 if waits else 0}")
@@ -114,11 +114,11 @@ class _Connection(sqlite3.Connection):
 
 
 def _write_ahead(raw: sqlite3.Connection) -> None:
-    """WAL: readers wait for nobody. A property of the file, set by the first who can; a copy may have lost it."""
+    """WAL: readers never wait. A property of the file, set by the first process that can; a copy may have lost it."""
     [pages] = raw.execute("PRAGMA page_count").fetchone()
     if pages == 0:
-        return  # not before the tables are in it: a file that has any content counts as complete
-    with suppress(sqlite3.OperationalError):  # somebody is at work in it: another time
+        return  # not before the tables exist: a file with any content counts as complete
+    with suppress(sqlite3.OperationalError):  # another process uses it: the next connection tries again
         raw.execute("PRAGMA journal_mode=WAL")
 
 

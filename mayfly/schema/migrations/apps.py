@@ -1,4 +1,4 @@
-"""The tables that handlers bring along, with versions of their own: `mayfly migrate --app`."""
+"""Migrations of application tables, with versions of their own: `mayfly migrate --app`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,14 +12,14 @@ from sqlalchemy.engine import make_url
 
 from mayfly.errors import AppSchemaUnknown
 from mayfly.registry import packages_named
-from mayfly.schema.migrations import connected, script_config
+from mayfly.schema.migrations import connected, known_versions, script_config
 from mayfly.schema.version import Version
 
-NAMES_THEM = "__migrations__"  # in a package: the folder of its versions
+MIGRATIONS_ATTRIBUTE = "__migrations__"  # of a package: the folder of its migration scripts
 
 
 class AppTables(NamedTuple):
-    """Those of one package."""
+    """The tables of one package."""
 
     package: str
     versions: Path
@@ -29,7 +29,7 @@ class AppTables(NamedTuple):
         return f"app_{self.package.replace('.', '_')}_version"
 
     def config(self, **attributes: object) -> Config:
-        """The environment is Mayfly's own, the versions are theirs."""
+        """Mayfly's Alembic environment with the package's scripts."""
         config = script_config(version_table=self.version_table, **attributes)
         config.set_main_option("path_separator", "newline")  # a path may have spaces and colons
         config.set_main_option("version_locations", str(self.versions).replace("%", "%%"))
@@ -37,9 +37,9 @@ class AppTables(NamedTuple):
 
 
 def app_tables(modules: Sequence[str]) -> Iterator[AppTables]:
-    """Of all packages that the settings name, or installed distributions bring."""
+    """Of all packages that HANDLERS names or installed distributions provide."""
     for package in packages_named(modules):
-        folder = getattr(package, NAMES_THEM, None)
+        folder = getattr(package, MIGRATIONS_ATTRIBUTE, None)
         if folder is not None and package.__file__ is not None:
             yield AppTables(package.__name__, Path(package.__file__).parent / folder)
 
@@ -51,17 +51,16 @@ def versions_of(tables: AppTables) -> tuple[Version, set[str]]:
 
 
 def migrate_app(url: str, tables: AppTables) -> tuple[Version, Version]:
-    """Run what is missing; the versions before and after. Two hosts at once wait for each other."""
+    """As `migrate`, for one package."""
     with connected(url) as connection:
         before: Version = None
         if connection.dialect.has_table(connection, tables.version_table):
             stored = connection.execute(text(f"SELECT version_num FROM {tables.version_table}"))
             before = stored.scalar_one_or_none()
         config = tables.config(connection=connection)
-        script = ScriptDirectory.from_config(config)
-        if before is not None and before not in {each.revision for each in script.walk_revisions()}:
+        if before is not None and before not in known_versions(config):
             raise AppSchemaUnknown(tables.package, before)
-        after = script.get_current_head()
+        after = ScriptDirectory.from_config(config).get_current_head()
         if before != after:
             command.upgrade(config, "head")
             connection.commit()

@@ -1,4 +1,4 @@
-"""What Alembic runs: the connection, or the dialect to print for, comes from migrate()."""
+"""Alembic's environment: migrate() passes the connection, migration_sql() the dialect to print for."""
 
 from alembic import context
 

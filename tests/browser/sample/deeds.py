@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, insert
 
-from tests.tables import audit, lanes, limits, pauses, slots
+from mayfly.schema.metadata import audit, lanes, limits, pauses, slots
 
 MINUTE = timedelta(minutes=1)
 

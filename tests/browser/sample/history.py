@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import Connection, insert, update
 
 from mayfly.clock import milliseconds
+from mayfly.schema.metadata import cycles, hosts, locks, runners, totals
 from mayfly.stats.histograms import bucket, histogram_text, stored_count
 from mayfly.stats.history import Sample, of_cycles
-from tests.tables import cycles, hosts, locks, runners, totals
 
 MINUTE = timedelta(minutes=1)
 FINE = timedelta(days=1)  # further back a cycle stands for ten

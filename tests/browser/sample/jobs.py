@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import Connection, insert, select
 
 from mayfly.queue.failure import Failure
+from mayfly.schema.metadata import attempts, batches, jobs
 from tests.browser.sample.history import Death
-from tests.tables import attempts, batches, jobs
 
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 NAMES = ("ann", "bob", "chen", "dora", "emil", "fatma", "gus", "hanna", "ivo", "june")

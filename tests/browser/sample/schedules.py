@@ -6,7 +6,7 @@ from sqlalchemy import Connection, insert
 
 from mayfly.schedules.cron import last_due
 from mayfly.schedules.parse import ScheduleEntry
-from tests.tables import schedules
+from mayfly.schema.metadata import schedules
 
 # In the directory of the installation: cron.d/schedule.
 SCHEDULE = """\

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
+from mayfly.schema.metadata import jobs
 from tests.handlers.process.installation import HandlersInstallation
 from tests.process.installation import Installation
-from tests.tables import jobs
 
 LOADED = """
 import sys

@@ -16,8 +16,8 @@ from dispatcher.summary import (
     trouble_paragraph,
 )
 from mayfly.process import exits
+from mayfly.schema.metadata import cycles
 from mayfly.stats.histograms import Count
-from tests.tables import cycles
 
 
 def make_summary(*endings: Ending, **changes: Any) -> CycleSummary:

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from mayfly import json_text
 from mayfly.errors import BadField, BadPayload, EnqueueError, PayloadTooLarge
 from mayfly.job import Job
-from mayfly.queue.insert import JobValidator, NewJob, describe_payload_errors
+from mayfly.queue.insert import NewJob
+from mayfly.queue.options import JobValidator, describe_payload_errors
 from mayfly.registry import Handler
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -272,7 +273,7 @@ def test_a_long_value_is_not_quoted_in_full(field: str) -> None:
 @pytest.mark.parametrize("given", [0, -1, 1001, 2.5, "3", True])
 def test_attempts_are_a_whole_number(given: object) -> None:
     """Zero is not none given: a job that may never be tried is a mistake."""
-    assert refusal(max_attempts=given) == f"max_attempts={given!r}: must be a whole number from 1 to 1000."
+    assert refusal(max_attempts=given) == f"max_attempts={given!r}: must be an integer, 1–1000."
 
 
 @pytest.mark.parametrize("given", [-1, 3, "high"])

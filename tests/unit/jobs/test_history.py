@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mayfly.admin.charts import PERIODS, ChartPoint, Period, points_of, rows_of
 from mayfly.clock import milliseconds
-from mayfly.queue.prune import CHARTED, EIGHT_HOURS, MINUTE, QUARTER, SPANS, TWO_HOURS, uncharted
+from mayfly.queue.prune import CHARTED, EIGHT_HOURS, MINUTE, QUARTER, SPANS, TWO_HOURS, chart_cutoff
 from mayfly.stats.histograms import BOUNDS, Count
 from mayfly.stats.history import CYCLE, Sample, begin_of, by_span, charted, of_cycles, of_tally
 
@@ -110,7 +110,11 @@ def test_what_no_chart_shows_is_not_kept_in_short_spans() -> None:
 @given(nows, st.sampled_from(sorted(CHARTED)))
 def test_short_spans_go_by_whole_days(now: datetime, span: int) -> None:
     """Never what a chart shows; and not every minute some: an idle minute with something to prune is no idle one."""
-    before = uncharted(now, span)
+    before = chart_cutoff(now, span)
 
     assert now - CHARTED[span] - DAY < before <= now - CHARTED[span]
-    assert before == uncharted(before + CHARTED[span], span) == uncharted(before + CHARTED[span] + DAY * 0.999, span)
+    assert (
+        before
+        == chart_cutoff(before + CHARTED[span], span)
+        == chart_cutoff(before + CHARTED[span] + DAY * 0.999, span)
+    )

@@ -45,7 +45,7 @@ def test_a_slice_is_one_statement(new: list[NewJob]) -> None:
 def test_no_slice_is_cut_without_need(new: list[NewJob]) -> None:
     """Where one ends, the next job did not fit in: in columns, rows or bytes."""
     for part, following in pairwise(slices(new)):
-        grown = sum(job.most_bytes for job in [*part, following[0]])
+        grown = sum(job.max_bytes for job in [*part, following[0]])
 
         assert (
             part[0].row.keys() != following[0].row.keys()
@@ -59,7 +59,7 @@ def test_no_job_has_more_bytes_than_are_counted_on(payload: str) -> None:
     """Whatever it is written in: quotes and backslashes are escaped, and a character has four bytes at most."""
     job = make_new()._replace(payload=payload.encode("utf-8", "replace").decode())
 
-    assert job.statement_bytes <= job.most_bytes
+    assert job.statement_bytes <= job.max_bytes
 
 
 def test_a_thousand_rows_share_a_statement() -> None:

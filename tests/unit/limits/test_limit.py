@@ -7,7 +7,7 @@ import pytest
 from mayfly import Job, concurrency, handler, rate
 from mayfly.errors import BadLimit, BadPayload, MayflyError
 from mayfly.limits.limit import Limit, NoKey, limit_request, strictest
-from mayfly.queue.insert import JobValidator
+from mayfly.queue.options import JobValidator
 from mayfly.registry import declared
 
 DOOR = JobValidator(payload_limit=1 << 16, max_attempts=5)
