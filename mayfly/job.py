@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
-WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
+FULL_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
 SLICES_ALLOWED = 20  # in a row, without a changed checkpoint
 MOVED = -1  # in `stalled`: this run has changed the checkpoint, so that its slice is counted as none
 

@@ -10,13 +10,12 @@ from mayfly import log_messages
 from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.log import Log
-from mayfly.queue.outcome import DEFERRED, DONE, RELEASED, OutcomeKind, Settlement
+from mayfly.queue.outcome import DONE, RELEASED, OutcomeKind, Settlement
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, JobResult
 from runner.settle_buffer import SettleBuffer
 
 if TYPE_CHECKING:
-    from runner.deferral import Deferral
     from runner.limits import LimitGate
 
 LOGGED_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
@@ -52,7 +51,6 @@ class BatchRunner:
     log: Log
     aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
     gate: "LimitGate | None" = None  # where handlers declare limits
-    foresight: "Deferral | None" = None  # where jobs usually take long
 
     def run(self, batch: Sequence[Job]) -> Report:
         """The last outcomes are left in the outbox: they are written before the next claim."""
@@ -69,23 +67,7 @@ class BatchRunner:
 
     def admitted(self, batch: Sequence[Job], report: Report) -> Iterator[Job]:
         """Those that may run. Who must wait, for more time or a limit, is seen to here."""
-        fitting = self.fitting(batch, report)
-        return fitting if self.gate is None else self.gate.in_turn(fitting, partial(self.conclude, report=report))
-
-    def fitting(self, jobs: Sequence[Job], report: Report) -> Iterator[Job]:
-        """Those that there is time for."""
-        if self.foresight is None:
-            return iter(jobs)
-        return self.foresight.fitting(jobs, partial(self.defer, report=report))
-
-    def defer(self, job: Job, report: Report) -> None:
-        """Like a slice it stays ours to the end: it would be taken again at once, by somebody without the time."""
-        self.aside.append(Settlement(job, DEFERRED))
-        report.outcomes[DEFERRED.kind] += 1
-
-    @property
-    def claims_no_more(self) -> bool:
-        return self.foresight is not None and self.foresight.has_enough
+        return iter(batch) if self.gate is None else self.gate.in_turn(batch, partial(self.conclude, report=report))
 
     def tell_completed(self, report: Report) -> None:
         self.log.say(log_messages.batch_completed(report.outcomes))
@@ -130,8 +112,7 @@ class BatchRunner:
 
     def give_back_aside(self) -> None:
         """At the end of this runner's life. The page tells the dispatcher that another one may be no help now."""
-        sliced = sum(each.outcome.kind is OutcomeKind.SLICED for each in self.aside)
-        self.invoker.page.note_aside(sliced, self.foresight.deferred if self.foresight is not None else 0)
+        self.invoker.page.note_sliced(len(self.aside))
         while self.aside:
             self.outbox.add(self.aside.pop())
 

@@ -22,8 +22,8 @@ from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import open_state_dir, page_path
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
+from mayfly.queue.count import interrupted_jobs
 from mayfly.settings import Settings, load_settings
-from mayfly.stats.totals import read_usual
 from runner.lease_keeper import run_kept
 from runner.main import Inherited, run_runner
 
@@ -101,7 +101,7 @@ def close_own_row(database: Database, worker_id: str, page: StatusPage, code: in
 
 def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
     place, process, now = this_host(settings.host_name), this_process(), database.clock.now()
-    usual = database.read(lambda connection: read_usual(connection, now)).of(lane)
+    interrupted = database.read(lambda connection: interrupted_jobs(connection, lane, now, 1))
     with planning(database, settings.host_name) as number:
         assignment = Assignment(
             worker_id=f"worker-{number}-1",
@@ -110,7 +110,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
             deadline=monotonic() + settings.worker_timeout,
             window_seconds=settings.worker_timeout,
             lease_until=now + timedelta(seconds=settings.worker_timeout + timing().lease_grace_seconds),
-            usual=usual,
+            begins_with=next(iter(interrupted), None),
         )
 
         def write(connection: Connection) -> None:

@@ -32,7 +32,6 @@ from runner.settle_buffer import SettleBuffer
 
 if TYPE_CHECKING:
     from mayfly.limits.client import JobLimits
-    from runner.deferral import Deferral
     from runner.hooks import RunnerHooks
     from runner.limits import LimitGate
     from runner.tracing import Tracing
@@ -140,8 +139,7 @@ def _work(around: RunnerContext, registry: Registry | None) -> int:
         tracing.hooks, told = hooks, tracing
     takings = _job_limits(registry, assignment)
     invoker = _invoker(around, registry.hooked(told) if told else registry, takings, pausing)
-    foresight = _deferral(assignment, registry, guard, log)
-    batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings), foresight=foresight)
+    batches = BatchRunner(invoker, outbox, guard, log, gate=_gate(invoker, takings))
     try:
         stay = (
             LaneWait(claims, guard, assignment.stays_until, settings.poll_interval)
@@ -240,14 +238,6 @@ def _gate(invoker: Invoker, takings: "JobLimits | None") -> "LimitGate | None":
     return LimitGate(invoker, takings)
 
 
-def _deferral(assignment: Assignment, registry: Registry, guard: Guard, log: Log) -> "Deferral | None":
-    if not assignment.usual:
-        return None
-    from runner.deferral import Deferral  # as above
-
-    return Deferral(assignment, registry, guard, log)
-
-
 def _batch_executor(batches: BatchRunner, claims: Claims, app: RunnerApp, limit: int) -> Work:
     """One job after the other, unless there are handlers whose jobs run side by side."""
     if not batches.invoker.registry.concurrent:
@@ -296,8 +286,6 @@ def _drain(claims: Claims, work: Work, batches: BatchRunner, stay: LaneWait | No
             return exits.ERROR
         if monotonic() >= takes_until:
             return exits.SUCCESS  # a long lane's next job has a whole window in a fresh runner
-        if batches.claims_no_more:
-            return exits.SUCCESS  # what is left is for runners with more time
         if batch[0].crashes:
             return exits.SUCCESS  # it had a runner of its own; the rest is for a fresh one
     if guard.stopped_by is not None:

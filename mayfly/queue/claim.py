@@ -25,7 +25,7 @@ class Claimant:
     lane: str
     lease_until: datetime
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that killed another
-    begins_with: int | None = None  # a job that waits for a whole window, and comes before all others
+    begins_with: int | None = None  # an interrupted job, which comes before all others
 
 
 class ClaimCursor(NamedTuple):

@@ -1,15 +1,15 @@
 """Looks at the table of jobs that take nothing: cheap enough for every minute and for every claim."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mayfly.db.connection import Connection
 from mayfly.schema.tables import PRIORITIES
 
-MAX_RELEASED_READ = 1000  # jobs of a lane and priority
+MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
 
 
 def next_due(
@@ -53,20 +53,19 @@ def due_priorities_statement() -> str:
     return " UNION ALL ".join(f"SELECT {each} FROM ({look}) AS due_{each}" for each, look in looks.items())
 
 
-def first_released(connection: Connection, lane: str, types: Collection[str], now: datetime) -> int | None:
-    """Of the next due jobs of a lane, the oldest of these types that a runner has given back unspent."""
-    found: list[tuple[Any, int]] = []
-    for priority in PRIORITIES:
-        asked = {"lane": lane, "priority": priority, "now": now, "size": MAX_RELEASED_READ}
-        came_back = connection.execute(released_statement(), asked).all()
-        found += ((run_at, job_id) for job_id, type_name, run_at in came_back if type_name in types)
-    return min(found)[1] if found else None
+def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: int) -> list[int]:
+    """Ids of the oldest due jobs that a guard has interrupted, whatever their priority."""
+    values = {"lane": lane, "now": now, "size": MAX_INTERRUPTED_READ}
+    found = connection.execute(interrupted_statement(), values).all()
+    return [job_id for _run_at, job_id in sorted(found)[:count]]
 
 
 @cache
-def released_statement() -> str:
-    due = next_due(", ".join(("id", "type", "run_at", "claims", "attempts")))
-    return f"SELECT id, type, run_at FROM ({due}) AS due WHERE claims > attempts"
+def interrupted_statement() -> str:
+    due = {each: next_due("id, run_at, interruptions", priority=str(each)) for each in PRIORITIES}
+    return " UNION ALL ".join(
+        f"SELECT run_at, id FROM ({rows}) AS due_{each} WHERE interruptions > 0" for each, rows in due.items()
+    )
 
 
 def find_lanes(connection: Connection) -> list[str]:

@@ -66,7 +66,6 @@ class OutcomeKind(StrEnum):
     CANCELLED = "cancelled"
     SNOOZED = "snoozed"
     RELEASED = "released"  # never started, or interrupted through no fault of its own
-    DEFERRED = "deferred"  # never started: its type usually takes longer than was left of the window
     SLICED = "sliced"  # ended at a checkpoint; the next cycle goes on from there
     CRASHED = "crashed"  # its process died over it; will be tried again, alone
 
@@ -90,7 +89,6 @@ class Outcome:
 
 DONE = Outcome(OutcomeKind.DONE)
 RELEASED = Outcome(OutcomeKind.RELEASED, keeps_attempt=True)
-DEFERRED = Outcome(OutcomeKind.DEFERRED, keeps_attempt=True)
 
 
 class Settlement(NamedTuple):

@@ -328,7 +328,6 @@ class ConcurrentBatch:
 
     def _start_or_give_back(self) -> None:
         if self._may_start:
-            self._defer_unfitting()
             ready, later, self._waiting = self._admitted()
             self._hand = [job for job in ready if not self._begin(job)] + later
         elif held := [*self._waiting, *self._hand, *self._plain]:
@@ -336,15 +335,6 @@ class ConcurrentBatch:
             self._put_down(self._hand)
             self._hand, self._waiting, self._plain = [], [], []
             self._outbox.flush()
-
-    def _defer_unfitting(self) -> None:
-        """Also who waits for a slot: it would have even less time later."""
-        if self._batches.foresight is not None:
-            held = [*self._waiting, *self._hand]
-            hand = list(self._batches.fitting(held, self._report))
-            staying = {job.id for job in hand}
-            self._put_down([job for job in held if job.id not in staying])
-            self._hand, self._waiting = hand, []
 
     def _begin(self, job: Job) -> bool:
         """False if there is no slot for it yet."""
@@ -372,7 +362,7 @@ class ConcurrentBatch:
 
     def _room(self) -> int:
         """What is claimed must fit: nothing while something waits in hand."""
-        waits = self._hand or self._plain or not self._may_start or self._batches.claims_no_more
+        waits = self._hand or self._plain or not self._may_start
         return 0 if waits else self._runs.room_beside(self._types)
 
     def _claim_more(self) -> bool:

@@ -172,12 +172,12 @@ def test_a_page_tells_how_often_transactions_were_repeated(path: Path) -> None:
     assert (seen.repeats, [each.job_id for each in seen.running]) == (5, [7])
 
 
-def test_a_page_tells_what_was_put_aside(path: Path) -> None:
+def test_a_page_tells_how_many_jobs_were_sliced(path: Path) -> None:
     """For the dispatcher, when its runner has ended; nothing else is touched by it."""
     page = StatusPage(path)
-    page.note_aside(3, 2)
+    page.note_sliced(3)
 
-    assert page.read() == RunnerStatus(sliced=3, deferred=2)
+    assert page.read() == RunnerStatus(sliced=3)
 
 
 def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:
