@@ -22,7 +22,7 @@ def test_an_interrupted_job_is_run_first_by_a_fresh_runner(embedded: Installatio
     [_first, second] = embedded.enqueue(type_name, MOST_OF_A_WINDOW, count=2)
     embedded.dispatch(**WINDOW)
     interrupted = embedded.job(second)
-    late = embedded.enqueue("errand", MOST_OF_A_WINDOW, count=2, priority=0)
+    late = embedded.enqueue(type_name, MOST_OF_A_WINDOW, count=2, priority=0)
 
     embedded.dispatch(**WINDOW)
 
