@@ -98,7 +98,7 @@ class StatusPage:
             self._integers[3] = self._failed
         self._integers[4] = int(self._busy * 1e6)
 
-    def window_of(self, job_id: int) -> RunningJob | None:
+    def running_job(self, job_id: int) -> RunningJob | None:
         """When a job of this process started, and its own timeout; None if it is not running."""
         found = self._slots.get(job_id)
         if found is None:

@@ -19,7 +19,7 @@ from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlemen
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
 from tests.database.applications import as_connection
-from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
+from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
 from tests.tables import chains, jobs
 
@@ -37,7 +37,7 @@ def claim_one(app: App, database: Database) -> Job:
     while not (claimed := claim_jobs(database, 5)) and monotonic() < until:
         pause(0.001)
     (job,) = claimed
-    job.lifeline = make_lifeline(app.database)
+    job.runtime = make_runtime(app.database)
     return job
 
 

@@ -319,10 +319,10 @@ def limiting(database: Database) -> Iterator[str]:
         SlotLedger(holder),
         (LimitKey("smtp:7", Limit("smtp", 2)), LimitKey("sender:7", Limit("sender", 9, "day"))),
     )
-    yield chapter("take for the first time", lambda: ours.take(database, [wish]))
-    yield chapter("take", lambda: ours.take(database, [wish]))
-    ours.put_down([wish, wish])
-    yield chapter("release", lambda: ours.release(database))
+    yield chapter("take for the first time", lambda: ours.acquire(database, [wish]))
+    yield chapter("take", lambda: ours.acquire(database, [wish]))
+    ours.release([wish, wish])
+    yield chapter("release", lambda: ours.flush(database))
     now = database.clock.now()
     yield chapter("list limits", lambda: database.read(lambda c: list(list_limits(c, now))))
 

@@ -187,4 +187,4 @@ def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:
     page.start(8, 101.0, None)
     page.finish(8, 102.0, succeeded=True)
 
-    assert (page.window_of(7), page.window_of(8)) == (RunningJob(7, 100.0, 20.0), None)
+    assert (page.running_job(7), page.running_job(8)) == (RunningJob(7, 100.0, 20.0), None)
