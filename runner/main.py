@@ -173,11 +173,9 @@ def _run(runner: Runner) -> int:
 def install_features(runner: Runner) -> None:
     """Imported where they are used: most runners need none. Observers come before what uses the invoker."""
     settings, registry, assignment = runner.settings, runner.registry, runner.assignment
-    runner.admission += [
-        CancelAndExpiryCheck(runner.database),
-        runner.pauses,
-        RequiredSettingsCheck(missing_settings(registry.handlers), runner.database),
-    ]
+    runner.admission += [CancelAndExpiryCheck(runner.database), runner.pauses]
+    if missing := missing_settings(registry.handlers):
+        runner.admission.append(RequiredSettingsCheck(missing, runner.database))
     if settings.hooks_before or settings.hooks_after:
         from runner import hooks
 
