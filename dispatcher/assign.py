@@ -1,9 +1,9 @@
 """From the jobs table to assignments: count, plan, and record the plan before any runner is started."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from itertools import count, groupby
+from itertools import count, groupby, zip_longest
 from types import MappingProxyType
 
 from dispatcher.context import CycleContext
@@ -14,9 +14,9 @@ from mayfly.db.connection import Connection
 from mayfly.fleet.cycles import KnownLane, known_lanes, open_cycle, record_passed_over
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.fleet.runners import Assignment, add_planned, live_by_lane, live_on_host
-from mayfly.job import WHOLE_WINDOW
+from mayfly.job import FULL_WINDOW
 from mayfly.process.timing import timing
-from mayfly.queue.count import COUNT_AT_LEAST, Due, count_due, first_released
+from mayfly.queue.count import COUNT_AT_LEAST, Due, count_due, interrupted_jobs
 from mayfly.queue.pauses import Pause, load_pauses
 from mayfly.queue.rescue import long_lease
 
@@ -54,6 +54,7 @@ class Planned:
     counted: CountedWork
     plan: Plan
     assignments: tuple[Assignment, ...]
+    is_first: bool  # of its cycle: no later plan has more time for a job
 
 
 def plan_first(context: CycleContext, cycle_id: int) -> Planned:
@@ -66,16 +67,16 @@ def plan_more(
     cycle_id: int,
     without: frozenset[str],
     idle: Mapping[str, int] | None = None,
-    aside: Mapping[str, int] = NO_RUNNERS,
+    sliced: Mapping[str, int] = NO_RUNNERS,
 ) -> Planned | None:
     """A slot is free, or there is new work: plan again, if a lane has work and there is time for it."""
     if runner_deadline(context) - monotonic() < timing().min_window_seconds:
         return None
     counted = context.database.read(lambda connection: count_work(connection, context))
-    if not make_plan(context, counted, without, idle, aside).runners:
+    if not make_plan(context, counted, without, idle, sliced).runners:
         return None
     with planning(context.database, context.host.name) as number:
-        return _plan(context, number, cycle_id, without, idle, aside)
+        return _plan(context, number, cycle_id, without, idle, sliced)
 
 
 def read_plan(context: CycleContext, coming: Mapping[str, int] = NO_RUNNERS) -> tuple[CountedWork, Plan]:
@@ -106,11 +107,11 @@ def make_plan(
     counted: CountedWork,
     without: frozenset[str] = frozenset(),
     idle: Mapping[str, int] | None = None,
-    aside: Mapping[str, int] = NO_RUNNERS,
+    sliced: Mapping[str, int] = NO_RUNNERS,
 ) -> Plan:
     """Lanes that are not served now are planned with nothing pending: their runners still count in their pools.
 
-    Jobs in `aside` wait for the next cycle and need no runner now.
+    Sliced jobs wait for the next cycle and need no runner now.
     `idle` has the runners that wait for work, where that is known: all others count as busy.
     """
     due = {each.lane: each for each in counted.due}
@@ -123,7 +124,7 @@ def make_plan(
         counts.append(
             LaneCount(
                 lane=_lane(context, name, known, counted.paused.get(name)),
-                pending=max(0, found.pending - aside.get(name, 0)) if served else 0,
+                pending=max(0, found.pending - sliced.get(name, 0)) if served else 0,
                 running=running,
                 busy=_busy(context, name, running, idle),
                 capped=found.capped,
@@ -155,10 +156,10 @@ def runner_deadline(context: CycleContext) -> float:
     return min(monotonic() + settings.worker_timeout, context.deadline - reserve)
 
 
-def has_whole_window(context: CycleContext, lane: str) -> bool:
-    """Whether a runner that were started now would have all the time that one can have."""
+def has_full_window(context: CycleContext, lane: str) -> bool:
+    """Whether a runner that starts now has as much time for a job as any runner can have."""
     resolved = context.settings.lane(lane)
-    return resolved.is_long or runner_deadline(context) - monotonic() >= WHOLE_WINDOW * resolved.worker_timeout
+    return resolved.is_long or runner_deadline(context) - monotonic() >= FULL_WINDOW * resolved.worker_timeout
 
 
 def _plan(
@@ -167,10 +168,10 @@ def _plan(
     cycle_id: int,
     without: frozenset[str] = frozenset(),
     idle: Mapping[str, int] | None = None,
-    aside: Mapping[str, int] = NO_RUNNERS,
+    sliced: Mapping[str, int] = NO_RUNNERS,
 ) -> Planned:
     counted = context.database.read(lambda connection: count_work(connection, context))
-    plan = make_plan(context, counted, without, idle, aside)
+    plan = make_plan(context, counted, without, idle, sliced)
     now = context.database.clock.now()
     assignments = tuple(_assign(context, plan, number, cycle_id, now))
     waiting = plan.passed_over()
@@ -183,7 +184,7 @@ def _plan(
         record_passed_over(connection, counted.lanes, waiting)
 
     context.database.run(write)
-    return Planned(cycle_id, counted, plan, assignments)
+    return Planned(cycle_id, counted, plan, assignments, is_first=number == cycle_id)
 
 
 def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: datetime) -> Iterator[Assignment]:
@@ -192,8 +193,6 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
     numbers = count(1)
     for planned in plan.lanes:
         resolved = context.settings.lane(planned.count.lane.name)
-        # No cycle has more for a job than its first plan, however late that is.
-        is_whole = number == cycle_id or has_whole_window(context, planned.count.lane.name)
         for _ in range(planned.planned):
             window, is_long = resolved.worker_timeout, resolved.is_long
             yield Assignment(
@@ -205,7 +204,6 @@ def _assign(context: CycleContext, plan: Plan, number: int, cycle_id: int, now: 
                 lease_until=now + (long_lease() if is_long else timedelta(seconds=lease_left)),
                 is_long=is_long,
                 stays_until=_stays_until(context, planned.count.lane.name, deadline),
-                is_whole=is_whole,
             )
 
 
@@ -249,20 +247,20 @@ def log_plan(context: CycleContext, planned: Planned, only_started: bool = False
             )
 
 
-def with_estimates(context: CycleContext, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """Outside of the planning lock: nobody else has to wait for this."""
-    told: list[Assignment] = []
-    for lane, some in groupby(assignments, key=lambda each: each.lane):
-        first, *others = (replace(each, usual=context.usual.of(lane)) for each in some)
-        told += [_with_first(context, first), *others]
-    return told
+def begin_with_interrupted(context: CycleContext, planned: Planned) -> list[Assignment]:
+    """Give each fresh runner with a full window one job that a guard has interrupted, as its first.
+
+    Whatever its priority, so that it is not interrupted again behind others. Outside of the planning lock.
+    """
+    assigned: list[Assignment] = []
+    for lane, group in groupby(planned.assignments, key=lambda each: each.lane):
+        runners = list(group)
+        is_full = planned.is_first or has_full_window(context, lane)
+        waiting = _interrupted(context, lane, len(runners)) if is_full else []
+        assigned += (replace(each, begins_with=job_id) for each, job_id in zip_longest(runners, waiting))
+    return assigned
 
 
-def _with_first(context: CycleContext, assignment: Assignment) -> Assignment:
-    """One runner begins with the oldest job that was deferred, whatever its priority: so none waits for ever."""
-    lane = assignment.lane
-    if not assignment.is_whole or not assignment.usual or lane not in context.usual.deferred:
-        return assignment
-    now, types = context.database.clock.now(), assignment.usual.keys()
-    found = context.database.read(lambda connection: first_released(connection, lane, types, now))
-    return replace(assignment, begins_with=found)
+def _interrupted(context: CycleContext, lane: str, count: int) -> list[int]:
+    now = context.database.clock.now()
+    return context.database.read(lambda connection: interrupted_jobs(connection, lane, now, count))

@@ -23,7 +23,6 @@ from mayfly.process.state_dir import state_dir
 from mayfly.schedules.next_due import schedule_files
 from mayfly.schema.version import require_version
 from mayfly.settings import Settings, load_with_warnings
-from mayfly.stats.durations import TypeDurations
 
 if TYPE_CHECKING:
     from mayfly.schedules.parse import ScheduleEntry
@@ -52,19 +51,18 @@ def show_plan(settings: Settings, lanes: frozenset[str], as_json: bool, started:
             f"There is no database at {missing} yet; nothing is pending. The first real cycle creates it.",
             err=True,
         )
-        counted, plan, due, usual = CountedWork(), Plan(()), DueSchedules(), TypeDurations()
+        counted, plan, due = CountedWork(), Plan(()), DueSchedules()
     else:
         with closing(_open_context(settings, lanes, started)) as context:
             due = due_schedules(context)
             counted, plan = read_plan(context, due.coming)
-            usual = context.usual if plan.runners else TypeDurations()
     for problem in due.problems:
         click.echo(problem, err=True)
     if as_json:
-        facts = {**plan_facts(settings, counted, plan, due.names, usual), "linger_seconds": settings.longest_linger}
+        facts = {**plan_facts(settings, counted, plan, due.names), "linger_seconds": settings.longest_linger}
         click.echo(json.dumps(facts, indent=2))
     else:
-        notes = [*usual_lines(plan, usual), *linger_lines(settings), *long_lines(settings)]
+        notes = [*linger_lines(settings), *long_lines(settings)]
         lines = [plan_table(counted, plan, due.names), *notes]
         click.echo("\n".join(lines))
     return exits.SUCCESS
@@ -120,9 +118,7 @@ def due_schedules(context: CycleContext) -> DueSchedules:
     return DueSchedules(tuple(due), tuple(map(str, schedules.problems)))
 
 
-def plan_facts(
-    settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str], usual: TypeDurations
-) -> dict[str, Any]:
+def plan_facts(settings: Settings, counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> dict[str, Any]:
     lanes = [
         {
             "lane": each.count.lane.name,
@@ -135,7 +131,6 @@ def plan_facts(
             "set_by": each.count.lane.set_by,
             "cuts": list(each.cuts),
             "long": settings.lane(each.count.lane.name).is_long,
-            "usual_seconds": dict(usual.of(each.count.lane.name)),
         }
         for each in plan.lanes
     ]
@@ -154,13 +149,6 @@ def plan_table(counted: CountedWork, plan: Plan, schedules: Sequence[str]) -> st
     fired = [f"Schedules due, their jobs counted above: {', '.join(schedules)}."] if schedules else []
     last = f"Pending jobs: {counted}. Runners planned: {plan.runners}. Nothing was changed."
     return "\n".join([table(rows), "", *set_by_user, *fired, last])
-
-
-def usual_lines(plan: Plan, usual: TypeDurations) -> list[str]:
-    """The types that a runner may defer."""
-    lanes = [each.count.lane.name for each in plan.lanes if each.planned]
-    long = [f"{name} {seconds:g} s" for lane in lanes for name, seconds in usual.of(lane).items()]
-    return [f"Not started with less than their usual time left: {', '.join(long)}."] if long else []
 
 
 def linger_lines(settings: Settings) -> list[str]:

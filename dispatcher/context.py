@@ -7,7 +7,6 @@ import signal
 from functools import cached_property
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
@@ -15,9 +14,6 @@ from mayfly.errors import DatabaseTooSlow
 from mayfly.log import Log
 from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.settings import Settings
-
-if TYPE_CHECKING:
-    from mayfly.stats.durations import TypeDurations
 
 LAST_STATEMENTS_SECONDS = 3.0  # after DISPATCH_TIMEOUT, to settle the jobs of killed runners and write the summary
 MIN_LINGER_FOR_HANDOVER_SECONDS = 50.0  # with a LINGER of this or more, it lingers until the next dispatcher starts
@@ -83,14 +79,6 @@ class CycleContext:
     def lingers_until(self, linger_seconds: float) -> float:
         is_bridging = linger_seconds >= MIN_LINGER_FOR_HANDOVER_SECONDS
         return self.started + (MAX_HANDOVER_SECONDS if is_bridging else linger_seconds)
-
-    @cached_property
-    def usual(self) -> "TypeDurations":
-        """How long jobs usually take. Read once a cycle, and not before anybody is started."""
-        from mayfly.stats.totals import read_usual  # here: an idle minute does without
-
-        now = self.database.clock.now()
-        return self.database.read(lambda connection: read_usual(connection, now))
 
     def serves(self, lane: str) -> bool:
         return not self.only_lanes or lane in self.only_lanes

@@ -197,11 +197,11 @@ class Cycle:
             context.log.say(log_messages.nothing_pending())
 
     def _spawn(self, planned: "Planned") -> None:
-        from dispatcher.assign import with_estimates
+        from dispatcher.assign import begin_with_interrupted
 
         if planned.assignments:
             self.context.log.say(log_messages.spawning(len(planned.assignments)))
-        self.supervisor.start(with_estimates(self.context, planned.assignments))
+        self.supervisor.start(begin_with_interrupted(self.context, planned))
 
     def _supervise(self) -> None:
         """Wait for an event. A slot that becomes free is planned for again, and so is work that was found."""
@@ -223,8 +223,8 @@ class Cycle:
 
         broken = self.rescuer.results.broken_lanes
         without = frozenset(broken) if has_free_slot else self.linger.lanes_to_skip(broken)
-        aside, idle = self.rescuer.results.aside(self.context), self.linger.idle_runners()
-        more = plan_more(self.context, self.planned.cycle_id, without, idle, aside)
+        sliced, idle = self.rescuer.results.sliced, self.linger.idle_runners()
+        more = plan_more(self.context, self.planned.cycle_id, without, idle, sliced)
         if more is not None:
             log_plan(self.context, more, only_started=True)
             self._spawn(more)

@@ -1,14 +1,12 @@
 """Clean up after dead runners: settle or release their jobs, close their rows, remove their status pages."""
 
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
 
-from dispatcher.assign import has_whole_window
 from dispatcher.context import CycleContext
 from dispatcher.exits import DISAPPEARED, OUTSIDE_LATE, Exit, KilledFor, judge, judge_lost
 from dispatcher.spawn import ExitedRunner
@@ -35,22 +33,15 @@ class RunnerResults:
     ends: list[RunnerEnd] = field(default_factory=list)
     broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one in this cycle
     sliced: dict[str, int] = field(default_factory=dict)  # by lane: jobs that go on in the next cycle
-    deferred: dict[str, int] = field(default_factory=dict)  # and those that wait for a runner with more time
     repeats: int = 0  # transactions that runners had to run again
 
     def add(self, ended: ExitedRunner) -> None:
         lane, exit_ = ended.assignment.lane, ended.exit
         self.ends.append(RunnerEnd(lane, exit_.ending, ended.lived_ms))
         self.sliced[lane] = max(self.sliced.get(lane, 0), exit_.status.sliced)
-        self.deferred[lane] = max(self.deferred.get(lane, 0), exit_.status.deferred)
         self.repeats += exit_.status.repeats
         if exit_.breaks_lane:
             self.broken_lanes.add(lane)
-
-    def aside(self, context: CycleContext) -> dict[str, int]:
-        """Jobs that a runner that starts now would not run."""
-        late = (lane for lane, jobs in self.deferred.items() if jobs and not has_whole_window(context, lane))
-        return dict(Counter(self.sliced) + Counter({lane: self.deferred[lane] for lane in late}))
 
 
 @dataclass

@@ -14,7 +14,7 @@ from mayfly.process import exits
 if TYPE_CHECKING:
     from mayfly.stats.histograms import Count, Tally
 
-RARE = ("cancelled", "snoozed", "sliced", "deferred", "released", "lease_lost")  # shown only for lanes that have any
+RARE = ("cancelled", "snoozed", "sliced", "released", "lease_lost")  # shown only for lanes that have any
 
 
 class Ending(StrEnum):

@@ -18,7 +18,7 @@ from mayfly.db.connection import AnyConnection, open_connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import BadField, BadJob, ErrorTooLate
-from mayfly.job import Batch, Job, joined
+from mayfly.job import Batch, Job, joined_batch
 from mayfly.queue.followups import buffer_job, buffering_job
 from mayfly.queue.insert import (
     ERROR,
@@ -203,7 +203,7 @@ def admit(
         options["unique"] = unique_scope(unique, _remembered(app.settings), now)
     if expires_at is not None or expires_in is not None:
         options["expires_at"] = expiry(expires_at, expires_in, due, now)
-    group_key = _group_of(joined(batch), group_key, given)
+    group_key = _group_of(joined_batch(batch), group_key, given)
     return app.door.admit(type, payload, app.registry.get(type), run_at=due, group_key=group_key, **options)
 
 

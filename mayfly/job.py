@@ -1,4 +1,7 @@
-"""Decide whether there is time for another step of a long job. Pure."""
+"""A job as its handler sees it: payload, transaction, limits, batch, checkpoint and progress.
+
+The runner sets `job.runtime` before it calls the handler; what needs the database or the time goes through it.
+"""
 
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
@@ -22,7 +25,6 @@ from mayfly.errors import (
     SliceEnded,
     WriteInTransaction,
 )
-from mayfly.schema.tables import FENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,62 +35,31 @@ if TYPE_CHECKING:
     from mayfly.limits.client import Grant
     from mayfly.queue.followups import BufferedJob
 
+T = TypeVar("T")
 
-MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
-WHOLE_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
+FULL_WINDOW = 0.9  # a job that had this share of the window would not be helped by another one
 SLICES_ALLOWED = 20  # in a row, without a changed checkpoint
-MOVED = -1  # in `stalled`: this run has changed the checkpoint, so that its slice is counted as none
+MOVED = -1  # in `stalled`: this run has changed the checkpoint, so its slice does not count as stalled
+MARGIN_SECONDS = 1.0  # beyond the longest step so far: to end in good order
+CHECKPOINT_LIMIT = 64 << 10  # bytes of JSON
+MAX_TEXT_LENGTH = 200  # characters of progress: one line of a list
+PROGRESS_SECONDS = 1.0  # between two writes of progress
+CANCEL_POLL_SECONDS = 1.0
 
-
-def is_near(left_seconds: float, longest_step: float) -> bool:
-    """Whether another step, as long as the longest of this run, might be interrupted in its middle."""
-    return left_seconds < longest_step + MARGIN_SECONDS
-
-
+PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
+CANCEL_REQUEST = "SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token"
 IS_OPEN = "SELECT 1 FROM mayfly_batches WHERE batch_key = :key AND completed_at IS NULL"
 
 
-class Batch:
-    """One that jobs may join: `with job.batch:`, or `enqueue(…, batch=job.batch)`. Its key is its jobs' group."""
+class RareFields(NamedTuple):
+    """Columns that few jobs use."""
 
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.is_open = True
-        self._tokens: list[Token[Batch | None]] = []
-
-    def __enter__(self) -> Self:
-        self._tokens.append(JOINED.set(self))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        JOINED.reset(self._tokens.pop())
-
-
-# What is enqueued here joins it.
-JOINED: ContextVar[Batch | None] = ContextVar("mayfly_joined", default=None)
-
-
-def joined(given: Batch | None) -> Batch | None:
-    """The batch that a new job belongs to."""
-    batch = JOINED.get() if given is None else given
-    if batch is not None and not isinstance(batch, Batch):
-        raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
-    if batch is not None and not batch.is_open:
-        raise BatchClosed(batch.key)
-    return batch
-
-
-def batch_of(database: "Database", group_key: str) -> Batch | None:
-    """The open batch whose child a running job is: while it runs, siblings may join."""
-    found = database.read(lambda connection: connection.execute(IS_OPEN, {"key": group_key}).first())
-    return None if found is None else Batch(group_key)
-
-
-CHECKPOINT_LIMIT = 64 << 10
-MAX_TEXT_LENGTH = 200  # characters of progress: one line of a list
-PAUSE_SECONDS = 1.0  # between two writes of progress
+    expires_at: datetime | None = None
+    checkpoint: str | None = None  # JSON
+    slices: int = 0
+    stalled: int = 0  # slices in a row without a changed checkpoint; MOVED once this run has changed it
+    cancel_reason: str | None = None
+    forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
 
 
 class TimeBudget(NamedTuple):
@@ -98,42 +69,272 @@ class TimeBudget(NamedTuple):
     ends_at: float
 
 
-class RunProgress:
-    """Of one run of one job, in the thread of its handler."""
+class JobRuntime(Protocol):
+    """What a job may ask of its runner while its handler runs, in any thread or on the event loop."""
+
+    @property
+    def worker_id(self) -> str: ...
+
+    @property
+    def database(self) -> "Database":
+        """The one to use on the calling thread."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether the handler has opened job.transaction(): writes on its thread then commit with its job."""
+
+    def transaction(self, job: "Job") -> "AbstractContextManager[SqlConnection]": ...
+
+    def time_budget(self, job: "Job") -> TimeBudget: ...
+
+    def store_checkpoint(self, job: "Job", text: str, moved: bool) -> None:
+        """Raises HandlerEnded if a cancellation was requested, or if the lease is lost."""
+
+    def store_progress(self, job: "Job", text: str) -> None:
+        """Raises LeaseGone if the lease is lost."""
+
+    def acquire(self, job: "Job", key: str) -> "Grant": ...
+
+    def on_doubt(self, lane: str) -> str | None: ...
+
+
+class _NoRuntime:
+    """Outside of a runner."""
+
+    def __getattr__(self, _name: str) -> Any:
+        raise OutsideARunner
+
+
+class Batch:
+    """A batch that jobs may join: `with job.batch:`, or `enqueue(…, batch=job.batch)`. Its key is its jobs' group."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.is_open = True
+        self._tokens: list[Token[Batch | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(CURRENT_BATCH.set(self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        CURRENT_BATCH.reset(self._tokens.pop())
+
+
+class ProgressState:
+    """Checkpoints and progress of one run, in the thread of its handler."""
 
     def __init__(self, started: float) -> None:
-        self._stepped_at = started
+        self._step_started = started
         self._longest_step = 0.0
         self._written_at = -inf
         self._unwritten: str | None = None
 
     def checkpoint(self, job: "Job", state: Any) -> None:
-        """Kept first: whether there is time for another step is asked after this one is safe."""
-        if job.lifeline.in_transaction:
+        """Store it first; then end the handler if there may be no time for another step."""
+        if job.runtime.in_transaction:
             raise CheckpointInTransaction
         text = checkpoint_text(job.type, state)
         moved = job.special is None or job.special.checkpoint != text
-        job.lifeline.keep_checkpoint(job, text, moved)
+        job.runtime.store_checkpoint(job, text, moved)
         if moved:
             job.note_checkpoint(text)
-        self.write_progress(job)
+        self.write(job)
         now = monotonic()
-        self._longest_step = max(self._longest_step, now - self._stepped_at)
-        self._stepped_at = now
-        if is_near(job.lifeline.window(job).ends_at - now, self._longest_step):
+        self._longest_step = max(self._longest_step, now - self._step_started)
+        self._step_started = now
+        if is_near(job.runtime.time_budget(job).ends_at - now, self._longest_step):
             raise SliceEnded
 
-    def progress(self, job: "Job", done: float, total: float | None, text: str) -> None:
+    def report(self, job: "Job", done: float, total: float | None, text: str) -> None:
         self._unwritten = _progress_text(job.type, done, total, text)
-        if monotonic() - self._written_at >= PAUSE_SECONDS:
-            self.write_progress(job)
+        if monotonic() - self._written_at >= PROGRESS_SECONDS:
+            self.write(job)
 
-    def write_progress(self, job: "Job") -> None:
-        """What was told and is not yet written; the runner asks for it when the handler has ended."""
+    def write(self, job: "Job") -> None:
+        """Write what the throttle held back; the runner calls this too when the handler has ended."""
         if self._unwritten is not None:
             text, self._unwritten = self._unwritten, None
             self._written_at = monotonic()
-            job.lifeline.keep_progress(job, text)
+            job.runtime.store_progress(job, text)
+
+
+@dataclass(slots=True)
+class Job:
+    """What a handler receives. `attempt` counts from 1; `claims` is the fencing token of this claim."""
+
+    id: int
+    type: str
+    lane: str
+    payload_text: str
+    attempt: int
+    max_attempts: int
+    claims: int
+    crashes: int = 0
+    interruptions: int = 0
+    suspect: bool = False
+    run_at: datetime | None = None
+    group_key: str | None = None
+    special: RareFields | None = None
+    runtime: JobRuntime = field(default=_NoRuntime(), repr=False)
+    cancel_poll_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not query before
+    held: "list[BufferedJob] | None" = field(default=None, repr=False)  # enqueued by its handler: see queue.followups
+    progress_state: ProgressState | None = field(default=None, repr=False)
+    awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """A fresh copy each time: a handler may change it without changing the job."""
+        loaded: dict[str, Any] = json_text.decode(self.payload_text)
+        return loaded
+
+    @property
+    def now(self) -> datetime:
+        """The database's time, in UTC: the one clock that all hosts share."""
+        return self.runtime.database.clock.now()
+
+    @property
+    def on_doubt(self) -> str | None:
+        """The lane's rule for effects that may have happened already: "hold", "resend", or None if it has none."""
+        return self.runtime.on_doubt(self.lane)
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch that it is a child of; `with job.batch:` adds siblings."""
+        return None if self.group_key is None else batch_of(self.runtime.database, self.group_key)
+
+    @property
+    def previous(self) -> Any:
+        """The result of the step before it in its chain; None for the first step, or without a chain."""
+        if self.group_key is None:
+            return None
+        values = {"job_id": self.id}
+        text = self.runtime.database.read(lambda connection: connection.execute(PREVIOUS, values).scalar())
+        return None if text is None else json_text.decode(text)
+
+    def transaction(self) -> "AbstractContextManager[SqlConnection]":
+        """Writes in this block and the job's `done` commit together: effects here happen exactly once.
+
+        The block should be the last thing a handler does: when it ends, the job is done.
+        """
+        return self.runtime.transaction(self)
+
+    def write(self, work: "Callable[[SqlConnection], T]") -> T:
+        """Call `work(connection)` in a transaction of its own, committed when this returns; returns its result.
+
+        The commit does not depend on the outcome of the job: use it for what must be stored before an external effect
+        happens. `work` is called again after a deadlock, and after a COMMIT whose reply was lost: it must be
+        idempotent. `connection` is a SQLAlchemy Connection.
+        """
+        if self.runtime.in_transaction:
+            raise WriteInTransaction
+        return self.runtime.database.run_lent(work)
+
+    def read(self, work: "Callable[[SqlConnection], T]") -> T:
+        """Call `work(connection)` to query the database; returns its result. It must not write.
+
+        `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
+        """
+        return self.runtime.database.run_lent(work, Unit.READ)
+
+    def take(self, key: str, *, or_snooze: bool = False) -> "Grant":
+        """Acquire a unit of a limit that the handler declares in `takes` (or `limits`): job.take("sender:42").
+
+        The result is true if it was acquired, and has `opens_at` if not. With `or_snooze=True` the job is snoozed
+        until then instead, and no attempt is used. A concurrency slot is released when the job ends.
+        """
+        grant = self.runtime.acquire(self, key)
+        if or_snooze:
+            grant.or_snooze()
+        return grant
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a cancellation was requested: raise Cancel where that is safe. Inexpensive to read in a loop.
+
+        The database is queried once a second at most; a job that returns all the same is done.
+        """
+        if self.special is not None and self.special.cancel_reason is not None:
+            return True
+        now = monotonic()
+        if now < self.cancel_poll_at:
+            return False
+        self.cancel_poll_at = now + CANCEL_POLL_SECONDS
+        fence = (self.id, self.runtime.worker_id, self.claims)
+        reason = self.runtime.database.read(lambda connection: cancel_request(connection, *fence))
+        if reason is not None:
+            self.special = (self.special or RareFields())._replace(cancel_reason=reason)
+        return reason is not None
+
+    @property
+    def state(self) -> Any:
+        """The last checkpoint, of this run or an earlier one; None before the first. A fresh copy."""
+        text = self.special.checkpoint if self.special is not None else None
+        return None if text is None else json_text.decode(text)
+
+    def checkpoint(self, state: Any) -> None:
+        """Store how far the work is, as JSON: the next run finds it in `job.state`, whatever ended this one.
+
+        Ends the handler here if the window is about to end: the next cycle continues, and no attempt is used.
+        """
+        self._progress_state().checkpoint(self, state)
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Show people how far the work is. May be called as often as you like: it is written once a second."""
+        self._progress_state().report(self, done, total, text)
+
+    def note_checkpoint(self, text: str) -> None:
+        self.special = (self.special or RareFields())._replace(checkpoint=text, stalled=MOVED)
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether this run has changed the checkpoint."""
+        return self.special is not None and self.special.stalled == MOVED
+
+    def _progress_state(self) -> ProgressState:
+        if self.progress_state is None:
+            self.progress_state = ProgressState(self.runtime.time_budget(self).started)
+        return self.progress_state
+
+
+CURRENT_JOB: ContextVar[Job | None] = ContextVar("mayfly_current_job", default=None)
+CURRENT_BATCH: ContextVar[Batch | None] = ContextVar("mayfly_current_batch", default=None)  # new jobs join it
+
+
+def parent_id() -> int | None:
+    """The id of the job whose handler runs here: the parent of what it enqueues."""
+    job = CURRENT_JOB.get()
+    return None if job is None else job.id
+
+
+def joined_batch(given: Batch | None) -> Batch | None:
+    """The batch that a new job belongs to."""
+    batch = CURRENT_BATCH.get() if given is None else given
+    if batch is not None and not isinstance(batch, Batch):
+        raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
+    if batch is not None and not batch.is_open:
+        raise BatchClosed(batch.key)
+    return batch
+
+
+def batch_of(database: "Database", group_key: str) -> Batch | None:
+    """The open batch of a running job: while it runs, siblings may join."""
+    found = database.read(lambda connection: connection.execute(IS_OPEN, {"key": group_key}).first())
+    return None if found is None else Batch(group_key)
+
+
+def cancel_request(connection: Connection, job_id: int, worker_id: str, claims: int) -> str | None:
+    """Why a running job should end; None without a request, or if this worker does not own the job any more."""
+    values = {"id": job_id, "owner": worker_id, "token": claims}
+    reason: str | None = connection.execute(CANCEL_REQUEST, values).scalar()
+    return reason
+
+
+def is_near(left_seconds: float, longest_step: float) -> bool:
+    """Whether another step, as long as the longest of this run, might be interrupted in its middle."""
+    return left_seconds < longest_step + MARGIN_SECONDS
 
 
 def checkpoint_text(type_name: str, state: Any) -> str:
@@ -161,215 +362,3 @@ def _progress_text(type_name: str, done: float, total: float | None, text: str) 
         return json_text.encode({"done": done, "total": total, "text": text[:MAX_TEXT_LENGTH]})
     except ValueError as error:
         raise BadProgress(type_name, f"it is no JSON ({error})") from error
-
-
-T = TypeVar("T")
-
-PREVIOUS = "SELECT previous FROM mayfly_chains WHERE job_id = :job_id"
-CANCEL_REASON = f"SELECT cancel_reason FROM mayfly_jobs WHERE {FENCE}"
-CANCEL_POLL_SECONDS = 1.0
-
-
-class RareFields(NamedTuple):
-    """What few jobs have."""
-
-    expires_at: datetime | None = None
-    checkpoint: str | None = None  # JSON
-    slices: int = 0
-    stalled: int = 0  # slices in a row that brought it no further; below 0 once this run has
-    cancel_reason: str | None = None
-    forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
-
-
-class JobRuntime(Protocol):
-    """What a job may ask of its runner while its handler runs, be it in the main thread, another, or on the loop."""
-
-    @property
-    def worker_id(self) -> str: ...
-
-    @property
-    def database(self) -> "Database":
-        """The one to use on the thread that asks."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether the handler has asked for one: what is written on its thread then commits with its job."""
-
-    def transaction(self, job: "Job") -> "AbstractContextManager[SqlConnection]": ...
-
-    def window(self, job: "Job") -> TimeBudget:
-        """Since when its handler runs, and until when it may."""
-
-    def keep_checkpoint(self, job: "Job", text: str, moved: bool) -> None:
-        """Raises HandlerEnded if the job is to be cancelled, or no longer ours."""
-
-    def keep_progress(self, job: "Job", text: str) -> None:
-        """Raises LeaseGone if the job is no longer ours."""
-
-    def take(self, job: "Job", key: str) -> "Grant": ...
-
-    def on_doubt(self, lane: str) -> str | None: ...
-
-
-class _NoRuntime:
-    """Outside of a runner."""
-
-    def __getattr__(self, _name: str) -> Any:
-        raise OutsideARunner
-
-
-@dataclass(slots=True)
-class Job:
-    """What a handler receives. `attempt` counts from 1; `claims` is the fencing token of this claim."""
-
-    id: int
-    type: str
-    lane: str
-    payload_text: str
-    attempt: int
-    max_attempts: int
-    claims: int
-    crashes: int = 0
-    interruptions: int = 0
-    suspect: bool = False
-    run_at: datetime | None = None
-    group_key: str | None = None
-    special: RareFields | None = None
-    lifeline: JobRuntime = field(default=_NoRuntime(), repr=False)
-    ask_again_at: float = field(default=0.0, repr=False, compare=False)  # `cancelled` does not look before
-    held: "list[BufferedJob] | None" = field(
-        default=None, repr=False
-    )  # enqueued by its handler: see mayfly.queue.followups
-    trail: RunProgress | None = field(default=None, repr=False)  # of a handler that tells how far it is
-    awaited: bool = field(default=True, repr=False, compare=False)  # by a batch or a chain, if it has a group
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """A fresh copy each time: a handler may change it without changing the job."""
-        loaded: dict[str, Any] = json_text.decode(self.payload_text)
-        return loaded
-
-    @property
-    def batch(self) -> Batch | None:
-        """The batch that it is a child of; `with job.batch:` adds siblings."""
-        return None if self.group_key is None else batch_of(self.lifeline.database, self.group_key)
-
-    @property
-    def previous(self) -> Any:
-        """What the step before it in its chain returned; None for the first, or where there is no chain."""
-        if self.group_key is None:
-            return None
-        asked = {"job_id": self.id}
-        text = self.lifeline.database.read(lambda connection: connection.execute(PREVIOUS, asked).scalar())
-        return None if text is None else json_text.decode(text)
-
-    def transaction(self) -> "AbstractContextManager[SqlConnection]":
-        """Writes in this block and the job's `done` commit together: effects here happen exactly once.
-
-        The block should be the last thing a handler does: when it ends, the job is done.
-        """
-        return self.lifeline.transaction(self)
-
-    def write(self, work: "Callable[[SqlConnection], T]") -> T:
-        """Call `work(connection)` in a transaction of its own, committed when this returns; returns its result.
-
-        The commit does not depend on the outcome of the job: use it for what must be stored before an external effect
-        happens. `work` is called again after a deadlock, and after a COMMIT whose reply was lost: it must be
-        idempotent. `connection` is a SQLAlchemy Connection.
-        """
-        if self.lifeline.in_transaction:
-            raise WriteInTransaction
-        return self.lifeline.database.run_lent(work)
-
-    def read(self, work: "Callable[[SqlConnection], T]") -> T:
-        """Call `work(connection)` to query the database; returns its result. It must not write.
-
-        `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
-        """
-        return self.lifeline.database.run_lent(work, Unit.READ)
-
-    @property
-    def now(self) -> datetime:
-        """The database's time, in UTC: the one clock that all hosts share."""
-        return self.lifeline.database.clock.now()
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether somebody wants this job to end: raise Cancel where that does no harm. Cheap to ask in a loop.
-
-        The database is asked once a second at most; a job that returns all the same is done.
-        """
-        if self.special is not None and self.special.cancel_reason is not None:
-            return True
-        now = monotonic()
-        if now < self.ask_again_at:
-            return False
-        self.ask_again_at = now + CANCEL_POLL_SECONDS
-        mine = (self.id, self.lifeline.worker_id, self.claims)
-        reason = self.lifeline.database.read(lambda connection: cancel_request(connection, *mine))
-        if reason is not None:
-            self.special = (self.special or RareFields())._replace(cancel_reason=reason)
-        return reason is not None
-
-    @property
-    def state(self) -> Any:
-        """What the last checkpoint said, be it of this run or an earlier one; None before the first. A fresh copy."""
-        kept = self.special.checkpoint if self.special is not None else None
-        return None if kept is None else json_text.decode(kept)
-
-    def checkpoint(self, state: Any) -> None:
-        """Keep how far the work is, as JSON: another run finds it in `job.state`, whatever ended this one.
-
-        Ends the handler here if its window nears its end: the next cycle goes on, and no attempt is spent.
-        """
-        self._trail().checkpoint(self, state)
-
-    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Show people how far the work is. May be called as often as you like: it is written once a second."""
-        self._trail().progress(self, done, total, text)
-
-    def note_checkpoint(self, text: str) -> None:
-        """As the row has it now."""
-        self.special = (self.special or RareFields())._replace(checkpoint=text, stalled=MOVED)
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether this run has brought it further than it was."""
-        return self.special is not None and self.special.stalled == MOVED
-
-    def _trail(self) -> RunProgress:
-        if self.trail is None:
-            self.trail = RunProgress(self.lifeline.window(self).started)
-        return self.trail
-
-    @property
-    def on_doubt(self) -> str | None:
-        """The lane's word on effects that may have happened already: "hold", "resend", or None where it has none."""
-        return self.lifeline.on_doubt(self.lane)
-
-    def take(self, key: str, *, or_snooze: bool = False) -> "Grant":
-        """Ask for a unit of a limit that the handler declares in `takes` (or `limits`): job.take("sender:42").
-
-        The answer is true if it is granted, and has `opens_at` if not. With `or_snooze=True` the job is put off until
-        then instead, and no attempt is spent. What is granted of a concurrency is given back when the job ends.
-        """
-        grant = self.lifeline.take(self, key)
-        if or_snooze:
-            grant.or_snooze()
-        return grant
-
-
-CURRENT_JOB: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
-
-
-def parent_id() -> int | None:
-    """Of what is enqueued here."""
-    job = CURRENT_JOB.get()
-    return None if job is None else job.id
-
-
-def cancel_request(connection: Connection, job_id: int, worker_id: str, claims: int) -> str | None:
-    """Why somebody wants a job to end that this owner runs; None if nobody does, or if it is not his any more."""
-    values = {"id": job_id, "owner": worker_id, "token": claims}
-    reason: str | None = connection.execute(CANCEL_REASON, values).scalar()
-    return reason

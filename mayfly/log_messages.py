@@ -392,14 +392,6 @@ def job_sliced(job_id: int, type_name: str, slices: int, seconds: float) -> LogM
     return _message("job_sliced", text, job_id=job_id, type=type_name, slices=slices, seconds=seconds)
 
 
-def job_deferred(job_id: int, type_name: str, usual: float, left: float) -> LogMessage:
-    text = (
-        f"Job {job_id} ({type_name}) is not started: its type usually takes up to {usual:g} s,"
-        f" {left:.1f} s of the window are left"
-    )
-    return _message("job_deferred", text, job_id=job_id, type=type_name, usual_seconds=usual, left_seconds=left)
-
-
 def job_left_behind(job_id: int, type_name: str, seconds: float) -> LogMessage:
     text = f"Job {job_id} ({type_name}) cannot be interrupted after {seconds:.1f} s: this worker leaves it and ends"
     return _message("job_left_behind", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)

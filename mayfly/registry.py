@@ -20,8 +20,7 @@ from mayfly.schema.tables import NAME_LENGTH
 from mayfly.settings.sources import find_integration
 
 if TYPE_CHECKING:
-    from mayfly.job import Job
-    from mayfly.queue.outcome import Outcome
+    pass
 
 
 ENTRY_POINTS = "mayfly.handlers"
@@ -42,16 +41,6 @@ class PayloadModel(Protocol):
 Model = type[PayloadModel]
 
 
-class Hooks(Protocol):
-    """Who is told of each run of a handler. Neither call raises, but for what ends the job itself."""
-
-    def before(self, job: "Job") -> None:
-        """Where the handler runs, and on its time."""
-
-    def after(self, job: "Job", outcome: "Outcome") -> None:
-        """In the main thread."""
-
-
 @dataclass(frozen=True)
 class Handler:
     type: str
@@ -69,7 +58,6 @@ class Handler:
     limits: tuple[Limit, ...] = ()  # taken before a job starts
     takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
     requires: tuple[str, ...] = ()  # settings without which its jobs are cancelled
-    hooks: Hooks | None = None  # set by the runner, where the settings name any
 
     @property
     def where(self) -> str:
@@ -112,11 +100,6 @@ class Registry:
     def plus(self, own: Handler) -> "Registry":
         """With a handler of Mayfly's own, unless somebody has declared one of that type."""
         return replace(self, handlers={own.type: own, **self.handlers})
-
-    def hooked(self, hooks: Hooks) -> "Registry":
-        """With all runs but those of our own notices told."""
-        told = {name: replace(each, hooks=hooks) for name, each in self.handlers.items() if name != ON_DEAD_TYPE}
-        return replace(self, handlers={**self.handlers, **told})
 
     def nearest(self, type_name: str) -> str | None:
         from difflib import get_close_matches  # here because no cycle that goes well needs it

@@ -11,7 +11,7 @@ from mayfly.admin.batches import abandon_batch
 from mayfly.client import admit, current_app, now_of
 from mayfly.db.connection import AnyConnection, open_connection
 from mayfly.errors import BadField, BadStep, BatchExists, BatchTaken, ChainContainsItself, EmptyChain
-from mayfly.job import Batch, Job, joined
+from mayfly.job import Batch, Job, joined_batch
 from mayfly.queue import batches as table
 from mayfly.queue.batches import NewBatch, seal_batch
 from mayfly.queue.failure import storable
@@ -181,7 +181,7 @@ def _admitted_steps(steps: list[Step], group_key: str | None, given: Any) -> New
         raise EmptyChain
     if isinstance(group_key, str) and group_key.startswith(SCHEDULED):
         raise BadField("group_key", group_key, f"one that does not begin with {SCHEDULED}")
-    if group_key is None and joined(None) is None:
+    if group_key is None and joined_batch(None) is None:
         group_key = f"chain:{token_hex(8)}"  # whoever settles a job of some group looks whether it is a step
     first, *rest = [each.admitted(given, group_key=group_key) for each in steps]
     start = first.starting_at(now_of(given)) if first.delay else first.job

@@ -1,168 +1,197 @@
-"""Run a claimed batch, one job after the other, and give back what there was no time for."""
+"""Run a claimed batch: admission steps, then one job after the other; release the jobs that there was no time for."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mayfly import log_messages
+from mayfly.db.database import Database
 from mayfly.errors import LostLease
 from mayfly.job import Job
 from mayfly.log import Log
-from mayfly.queue.outcome import DEFERRED, DONE, RELEASED, OutcomeKind, Settlement
+from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
+from mayfly.queue.policy import skip_outcome
 from runner.guard import Cause, Guard
 from runner.invoke import Invoker, JobResult
 from runner.settle_buffer import SettleBuffer
 
-if TYPE_CHECKING:
-    from runner.deferral import Deferral
-    from runner.limits import LimitGate
-
 LOGGED_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
-MAX_SNOOZES_LOGGED = 3  # reasons, of a batch; each job has its own in its row
+MAX_SNOOZES_LOGGED = 3  # reasons per batch; each job has its own in its row
+
+Reject = Callable[[Job, Outcome], object]
+
+
+class AdmissionStep(Protocol):
+    """Decides before jobs start, each when its turn comes. Steps run in the order of BatchRunner.admission."""
+
+    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
+        """The jobs that may run; the others are passed to `reject` with their outcome.
+
+        A step that has nothing to check returns `jobs` itself, so that it costs nothing per job.
+        """
+
+
+class CancelAndExpiryCheck:
+    """Cancels jobs with a cancellation request, and jobs that have expired."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
+        if isinstance(jobs, list) and all(job.special is None for job in jobs):
+            return jobs
+        return admit_each(jobs, lambda job: skip_outcome(job, None, self._database.clock.now()), reject)
+
+
+class RequiredSettingsCheck:
+    """Cancels jobs whose handler requires settings that are missing, by type."""
+
+    def __init__(self, missing: Mapping[str, tuple[str, ...]], database: Database) -> None:
+        self._missing = missing
+        self._database = database
+
+    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
+        if not self._missing:
+            return jobs
+
+        def outcome_of(job: Job) -> Outcome | None:
+            return skip_outcome(job, None, self._database.clock.now(), self._missing.get(job.type, ()))
+
+        return admit_each(jobs, outcome_of, reject)
+
+
+def admit_each(jobs: Iterable[Job], outcome_of: Callable[[Job], Outcome | None], reject: Reject) -> Iterator[Job]:
+    for job in jobs:
+        outcome = outcome_of(job)
+        if outcome is None:
+            yield job
+        else:
+            reject(job, outcome)
 
 
 @dataclass
-class Report:
-    """What a batch showed that its runner must act on."""
+class BatchReport:
+    """What the claim loop must know of a batch."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
-    put_off: Counter[str] = field(default_factory=Counter)  # by what they wait for
-    given_back: int = 0
+    snoozed: Counter[str] = field(default_factory=Counter)  # jobs by what they wait for
+    released: int = 0  # for lack of time
     guard_interrupted: bool = False
     left_behind: bool = False  # a job that could not be interrupted still runs in this process
-    met_unknown: bool = False
+    unknown_type: bool = False
 
-    def add(self, other: "Report") -> None:
-        """What the rest of the same claim showed."""
+    def add(self, other: "BatchReport") -> None:
+        """The rest of the same claim."""
         self.outcomes += other.outcomes
-        self.put_off += other.put_off
-        self.given_back += other.given_back
+        self.snoozed += other.snoozed
+        self.released += other.released
         self.guard_interrupted |= other.guard_interrupted
         self.left_behind |= other.left_behind
-        self.met_unknown |= other.met_unknown
+        self.unknown_type |= other.unknown_type
 
 
 @dataclass(frozen=True)
 class BatchRunner:
     invoker: Invoker
-    outbox: SettleBuffer
+    buffer: SettleBuffer
     guard: Guard
     log: Log
-    aside: list[Settlement] = field(default_factory=list)  # ours until we end, so that nobody takes them meanwhile
-    gate: "LimitGate | None" = None  # where handlers declare limits
-    foresight: "Deferral | None" = None  # where jobs usually take long
+    admission: Sequence[AdmissionStep] = ()
+    sliced: list[Settlement] = field(default_factory=list)  # settled last: see release_sliced
 
-    def run(self, batch: Sequence[Job]) -> Report:
-        """The last outcomes are left in the outbox: they are written before the next claim."""
+    def run(self, batch: Sequence[Job]) -> BatchReport:
+        """The last outcomes stay in the buffer: they are written before the next claim."""
         self.log.say(log_messages.processing(len(batch)))
-        report = Report()
-        remaining = self.admitted(batch, report)
-        for job in remaining:
-            if not self.guard.may_start:
-                self.give_back([job, *remaining], report)
+        report = BatchReport()
+        invoker, guard, buffer = self.invoker, self.guard, self.buffer
+        jobs = self.admitted(batch, partial(self.reject, report=report))
+        for job in jobs:
+            if not guard.may_start:
+                self.release([job, *jobs], report)
                 break
-            self.run_one(job, report)
-        self.tell_completed(report)
+            if job.type not in buffer.fast_types:
+                buffer.write()  # finished jobs must not wait for one that may be slow
+            self.settle(job, invoker.run(job), report)
+        self.log_completed(report)
         return report
 
-    def admitted(self, batch: Sequence[Job], report: Report) -> Iterator[Job]:
-        """Those that may run. Who must wait, for more time or a limit, is seen to here."""
-        fitting = self.fitting(batch, report)
-        return fitting if self.gate is None else self.gate.in_turn(fitting, partial(self.conclude, report=report))
+    def admitted(self, batch: Sequence[Job], reject: Reject) -> Iterator[Job]:
+        jobs: Iterable[Job] = batch
+        for step in self.admission:
+            jobs = step.admit(jobs, reject)
+        return iter(jobs)
 
-    def fitting(self, jobs: Sequence[Job], report: Report) -> Iterator[Job]:
-        """Those that there is time for."""
-        if self.foresight is None:
-            return iter(jobs)
-        return self.foresight.fitting(jobs, partial(self.defer, report=report))
+    def reject(self, job: Job, outcome: Outcome, report: BatchReport) -> None:
+        self.settle(job, JobResult(outcome), report)
 
-    def defer(self, job: Job, report: Report) -> None:
-        """Like a slice it stays ours to the end: it would be taken again at once, by somebody without the time."""
-        self.aside.append(Settlement(job, DEFERRED))
-        report.outcomes[DEFERRED.kind] += 1
+    def settle(self, job: Job, result: JobResult, report: BatchReport) -> JobResult | None:
+        """The final result; None if the lease is lost."""
+        if self.invoker.runtime.job_transaction.connection is not None:
+            committed = self._settle_in_transaction(job, result)
+            if committed is None:
+                return None
+            result = committed
+        elif result.outcome.kind is OutcomeKind.SLICED:
+            self.sliced.append(Settlement(job, result.outcome, result.duration_ms))
+        else:
+            self.buffer.add(Settlement(job, result.outcome, result.duration_ms), result.commit_now)
+        report.outcomes[result.outcome.kind] += 1
+        if result.outcome is not DONE:
+            self.note(job, result, report)
+        return result
 
-    @property
-    def claims_no_more(self) -> bool:
-        return self.foresight is not None and self.foresight.has_enough
+    def release_sliced(self) -> None:
+        """At the end of the runner: a slice is the first job of its lane, and would be claimed again at once."""
+        self.invoker.page.note_sliced(len(self.sliced))
+        while self.sliced:
+            self.buffer.add(self.sliced.pop())
 
-    def tell_completed(self, report: Report) -> None:
+    def release(self, jobs: Iterable[Job], report: BatchReport) -> None:
+        for job in jobs:
+            self.buffer.add(Settlement(job, RELEASED))
+            report.outcomes[RELEASED.kind] += 1
+            report.released += 1
+
+    def note(self, job: Job, result: JobResult, report: BatchReport) -> None:
+        """Any outcome but a plain `done`."""
+        report.guard_interrupted |= result.cause is Cause.GUARD
+        report.unknown_type |= result.unknown_type
+        if result.outcome.waiting_for is not None:
+            report.snoozed[result.outcome.waiting_for] += 1
+        self._log_outcome(job, result)
+
+    def log_completed(self, report: BatchReport) -> None:
         self.log.say(log_messages.batch_completed(report.outcomes))
-        for waiting_for, jobs in report.put_off.most_common(MAX_SNOOZES_LOGGED):
+        for waiting_for, jobs in report.snoozed.most_common(MAX_SNOOZES_LOGGED):
             self.log.say(log_messages.jobs_snoozed(jobs, waiting_for))
 
-    def run_one(self, job: Job, report: Report) -> JobResult | None:
-        """What became of it; None if it was no longer ours."""
-        self.outbox.before(job.type)
-        return self.conclude(job, self.invoker.run(job), report)
-
-    def conclude(self, job: Job, became: JobResult, report: Report) -> JobResult | None:
-        ran = self._settle(job, became)
-        if ran is None:
-            return None
-        report.outcomes[ran.outcome.kind] += 1
-        if ran.outcome is not DONE:
-            self.note(job, ran, report)
-        return ran
-
-    def note(self, job: Job, ran: JobResult, report: Report) -> None:
-        """What is not plainly done is remembered, and told if it is worth a line."""
-        report.guard_interrupted |= ran.cause is Cause.GUARD
-        report.met_unknown |= ran.unknown
-        if ran.outcome.waiting_for is not None:
-            report.put_off[ran.outcome.waiting_for] += 1
-        self._tell(job, ran)
-
-    def _settle(self, job: Job, ran: JobResult) -> JobResult | None:
-        """What became of the job at last; None if it is no longer ours."""
-        if self.invoker.lifeline.opened.connection is not None:
-            return self._settle_with_handler(job, ran)
-        self.settle_or_put_aside(Settlement(job, ran.outcome, ran.duration_ms), ran.at_once)
-        return ran
-
-    def settle_or_put_aside(self, settlement: Settlement, at_once: bool = False) -> None:
-        """A slice stays ours to the end: it is the first of its lane, and would be taken again at once."""
-        if settlement.outcome.kind is OutcomeKind.SLICED:
-            self.aside.append(settlement)
-        else:
-            self.outbox.add(settlement, at_once)
-
-    def give_back_aside(self) -> None:
-        """At the end of this runner's life. The page tells the dispatcher that another one may be no help now."""
-        sliced = sum(each.outcome.kind is OutcomeKind.SLICED for each in self.aside)
-        self.invoker.page.note_aside(sliced, self.foresight.deferred if self.foresight is not None else 0)
-        while self.aside:
-            self.outbox.add(self.aside.pop())
-
-    def _settle_with_handler(self, job: Job, ran: JobResult) -> JobResult | None:
-        """The handler's writes and its job's `done` in one commit; neither if the job is no longer ours."""
+    def _settle_in_transaction(self, job: Job, result: JobResult) -> JobResult | None:
+        """The handler's writes and its job's `done` in one commit; neither if the lease is lost."""
+        settlement = Settlement(job, result.outcome, result.duration_ms)
         try:
-            self.outbox.settle_in(self.invoker.lifeline.opened, Settlement(job, ran.outcome, ran.duration_ms))
+            self.buffer.settle_in_transaction(self.invoker.runtime.job_transaction, settlement)
         except LostLease:
-            self.outbox.note_lost(job)
+            self.buffer.note_lost(job)
             return None
         except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
             # The handler broke it: by a constraint that COMMIT checks, an error it swallowed, a commit of its own.
             # That fails its job, not this runner.
-            return self._settle(job, self.invoker.failed(job, error)._replace(duration_ms=ran.duration_ms))
-        return ran
+            result = self.invoker.failed(job, error)._replace(duration_ms=result.duration_ms)
+            self.buffer.add(Settlement(job, result.outcome, result.duration_ms))
+        return result
 
-    def give_back(self, jobs: Iterable[Job], report: Report) -> None:
-        for job in jobs:
-            self.outbox.add(Settlement(job, RELEASED))
-            report.outcomes[RELEASED.kind] += 1
-            report.given_back += 1
-
-    def _tell(self, job: Job, ran: JobResult) -> None:
-        kind, error = ran.outcome.kind, ran.outcome.error or ""
-        if ran.dropped:
-            self.log.say(log_messages.result_dropped(job.id, job.type, ran.dropped))
+    def _log_outcome(self, job: Job, result: JobResult) -> None:
+        kind, error = result.outcome.kind, result.outcome.error or ""
+        seconds = (result.duration_ms or 0) / 1000
+        if result.dropped:
+            self.log.say(log_messages.result_dropped(job.id, job.type, result.dropped))
         elif kind is OutcomeKind.SLICED:
             slices = (job.special.slices if job.special else 0) + 1
-            self.log.say(log_messages.job_sliced(job.id, job.type, slices, (ran.duration_ms or 0) / 1000))
-        elif ran.cause is Cause.GUARD:
-            self.log.say(log_messages.guard_interrupted(job.id, job.type, (ran.duration_ms or 0) / 1000))
+            self.log.say(log_messages.job_sliced(job.id, job.type, slices, seconds))
+        elif result.cause is Cause.GUARD:
+            self.log.say(log_messages.guard_interrupted(job.id, job.type, seconds))
         elif kind in LOGGED_KINDS:
             reason = error.partition("\n")[0]
             self.log.say(log_messages.job_failed(job.id, job.type, job.attempt, job.max_attempts, kind.value, reason))

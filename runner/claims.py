@@ -1,10 +1,10 @@
-"""Decide how many jobs the next claim asks for. Pure: values in, values out."""
+"""Claim batches: how many jobs a claim asks for, the claim lock of a host's runners, and pauses."""
 
 import fcntl
 import os
 import random
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,19 +20,33 @@ from mayfly.process.state_dir import turns_path
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.count import has_due
 from mayfly.queue.followups import mark_awaited
-from mayfly.queue.pauses import Pause, Pauses, load_pauses, resume_jobs
+from mayfly.queue.outcome import Outcome
+from mayfly.queue.pauses import Pause, load_pauses, resume_jobs
+from mayfly.queue.policy import skip_outcome
 from mayfly.queue.rescue import long_lease
+from runner.batch import Reject, admit_each
 from runner.settle_buffer import SettleBuffer
 
 MAX_CLAIM = 1000
-TARGET_BATCH_SECONDS = 0.5  # what a runner holds is about this much of its own work
-MIN_JOBS_TO_YIELD = 10  # jobs: fewer nobody notices
-YIELD_FACTOR = 9  # times as long as it took to put them off: a lane takes a tenth of one runner's time
-MAX_YIELD_SECONDS = 2.0
+TARGET_BATCH_SECONDS = 0.5  # a runner holds about this much of its own work
+HEARTBEAT_SECONDS = 10.0
+EMPTY_TRIES = 4
+EMPTY_PAUSE_SECONDS = 0.01
+
+MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: a smaller claim ends before it is in the way of others
+LOCK_TIMEOUT_SECONDS = 0.1
+LOCK_POLL_SECONDS = (0.0005, 0.0015)
+CURSOR_SECONDS = 1.0  # for so long at most an older job that was released is not found
+CURSOR = struct.Struct("=dqq")  # monotonic seconds of the last scan from the beginning; priority and run_at
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+Claim = Callable[[int], list[Job]]
+ClaimMiddleware = Callable[[Claim], Claim]
 
 
-def next_claim(size: int, jobs: int, seconds: float) -> int:
-    """Double while a full claim would take less than half of what may be held, halve when it takes more than all."""
+def next_claim_size(size: int, jobs: int, seconds: float) -> int:
+    """Double while a full claim would take less than half of the target, halve when it takes more than all of it."""
     expected = seconds / jobs * size
     if expected > TARGET_BATCH_SECONDS:
         return max(1, size // 2)
@@ -41,230 +55,219 @@ def next_claim(size: int, jobs: int, seconds: float) -> int:
     return size
 
 
-def yield_seconds(seconds: float, runners: int) -> float:
-    """How long to rest after a claim of which nothing could run: a million of them must not slow other lanes down.
-
-    The longer, the more runners the lane has: what they take together is what others feel.
-    """
-    return min(YIELD_FACTOR * seconds * runners, MAX_YIELD_SECONDS)
-
-
 class PauseCache:
-    def __init__(self, lane: str) -> None:
+    """The pauses that concern one runner; as an admission step it snoozes jobs of paused types."""
+
+    def __init__(self, lane: str, database: Database) -> None:
         self._lane = lane
+        self._database = database
         self._of_lane: Pause | None = None
-        self.types: dict[str, Pause] = {}  # one object for all its life: the invoker looks into it for each job
-        self._seen: set[str] = set()  # types that were ever paused
+        self._of_types: dict[str, Pause] = {}
+        self._seen: set[str] = set()  # types that were paused at any time
 
     def read(self, connection: Connection, now: datetime) -> None:
-        self._learn(load_pauses(connection, now))
-
-    def of_lane(self, now: datetime) -> Pause | None:
-        return self._of_lane if self._of_lane is not None and self._of_lane.holds(now) else None
-
-    def bring_back(self, database: Database) -> None:
-        """What this runner put off although the pause had just ended: whoever ended it could not see that any more.
-
-        For the end of a runner's life, when all it did is written. Most have seen no pause, and are not asked.
-        """
-        if self._seen:
-            now = database.clock.now()
-            database.read(lambda connection: self.read(connection, now))
-            for each in self._seen - self.types.keys():
-                resume_jobs(database, each, [self._lane])
-
-    def _learn(self, known: Pauses) -> None:
+        known = load_pauses(connection, now)
         self._of_lane = known.lanes.get(self._lane)
-        self.types.clear()
-        self.types.update(known.types)
+        self._of_types = dict(known.types)
         self._seen.update(known.types)
 
+    def lane_pause(self, now: datetime) -> Pause | None:
+        return self._of_lane if self._of_lane is not None and self._of_lane.holds(now) else None
 
-LOCK_TIMEOUT_SECONDS = 0.1
-POLL_SECONDS = (0.0005, 0.0015)
-CURSOR_SECONDS = 1.0  # for so long at most an older job that comes back is not seen
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
-NOTE = struct.Struct("=dqq")  # monotonic seconds of the last look from the beginning; priority and run_at
+    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterable[Job]:
+        if not self._of_types:
+            return jobs
+
+        def outcome_of(job: Job) -> Outcome | None:
+            return skip_outcome(job, self._of_types.get(job.type), self._database.clock.now())
+
+        return admit_each(jobs, outcome_of, reject)
+
+    def resume_snoozed(self) -> None:
+        """Resume jobs that this runner snoozed just after a pause had ended: `mayfly resume` could not see them.
+
+        At the end of a runner, when all is written. Most runners have seen no pause and query nothing.
+        """
+        if self._seen:
+            now = self._database.clock.now()
+            self._database.read(lambda connection: self.read(connection, now))
+            for each in self._seen - self._of_types.keys():
+                resume_jobs(self._database, each, [self._lane])
 
 
 class ClaimLock:
-    """A small file of each lane. Its lock ends with the process that has it."""
+    """A small file per lane, locked during large claims. The lock ends with the process that holds it."""
 
     def __init__(self, directory: Path, lane: str) -> None:
         self._lane = lane.encode()
-        number = crc32(self._lane)  # which every file system takes; lanes that share one wait for each other
+        number = crc32(self._lane)  # valid in any file name; lanes that share one wait for each other
         self._file = os.open(turns_path(directory, number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        has_it = self._wait()
+    def hold(self) -> Iterator[None]:
+        is_held = self._acquire()
         try:
             yield
         finally:
-            if has_it:
+            if is_held:
                 fcntl.lockf(self._file, fcntl.LOCK_UN)
 
-    def _wait(self) -> bool:
+    def _acquire(self) -> bool:
         until = monotonic() + LOCK_TIMEOUT_SECONDS
-        while not (has_it := self._take()) and monotonic() < until:
-            pause_between(*POLL_SECONDS)
-        return has_it
+        while not (is_held := self._try_acquire()) and monotonic() < until:
+            pause_between(*LOCK_POLL_SECONDS)
+        return is_held
 
-    def _take(self) -> bool:
+    def _try_acquire(self) -> bool:
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
 
-    def front(self) -> ClaimCursor | None:
-        """Where the next claim may begin; None for one that has to look from the beginning."""
-        looked_at, priority, run_at = self._read()
-        if not 0 <= monotonic() - looked_at < CURSOR_SECONDS:
+    def cursor(self) -> ClaimCursor | None:
+        """Where the next claim may start; None for one that must start from the beginning."""
+        scanned_at, priority, run_at = self._read()
+        if not 0 <= monotonic() - scanned_at < CURSOR_SECONDS:
             return None
         return ClaimCursor(priority, EPOCH + run_at * MICROSECOND)
 
-    def note(self, before: ClaimCursor | None, reached: ClaimCursor | None) -> None:
-        """What a claim found that began with the one: as many as it wanted up to the other, or fewer."""
+    def store_cursor(self, before: ClaimCursor | None, reached: ClaimCursor | None) -> None:
+        """After a claim that started at `before`; `reached` is None if it found fewer jobs than it asked for."""
         if reached is None:
             os.ftruncate(self._file, 0)
             return
-        looked_at = monotonic() if before is None else self._read()[0]
-        noted = NOTE.pack(looked_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND)
+        scanned_at = monotonic() if before is None else self._read()[0]
+        stored = CURSOR.pack(scanned_at, reached.priority, (reached.run_at - EPOCH) // MICROSECOND)
         os.ftruncate(self._file, 0)
-        os.pwrite(self._file, noted + self._lane, 0)
+        os.pwrite(self._file, stored + self._lane, 0)
 
     def _read(self) -> tuple[float, int, int]:
-        """What another lane with the same number has noted is nothing to us."""
-        noted = os.pread(self._file, NOTE.size + len(self._lane) + 1, 0)
-        return NOTE.unpack_from(noted) if noted[NOTE.size :] == self._lane else (-CURSOR_SECONDS, 0, 0)
-
-
-BEAT_SECONDS = 10.0
-EMPTY_TRIES = 4
-EMPTY_PAUSE_SECONDS = 0.01
-MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: a smaller claim is made before it is in anybody's way
+        """The cursor of another lane with the same number does not count."""
+        stored = os.pread(self._file, CURSOR.size + len(self._lane) + 1, 0)
+        return CURSOR.unpack_from(stored) if stored[CURSOR.size :] == self._lane else (-CURSOR_SECONDS, 0, 0)
 
 
 class Claims:
-    """What one runner takes from its lane, and the signs of life it gives there."""
+    """The claims of one runner in its lane, and its heartbeat."""
 
     def __init__(
         self,
         database: Database,
-        outbox: SettleBuffer,
+        buffer: SettleBuffer,
         assignment: Assignment,
         batch_size: int,
-        turns: ClaimLock | None = None,
-        pausing: PauseCache | None = None,  # None: pauses are not asked for
+        lock: ClaimLock | None = None,
+        pauses: PauseCache | None = None,  # None: pauses are ignored
+        middleware: Sequence[ClaimMiddleware] = (),
     ) -> None:
         self._database = database
-        self._outbox = outbox
+        self._buffer = buffer
         self._assignment = assignment
         self._size = batch_size
-        self._turns = turns
-        self._pausing = pausing
+        self._lock = lock
+        self._pauses = pauses
         self._has_taken_over = False
         self._fresh = True  # nothing was claimed yet
-        self.needs_fresh = False  # the last claim met a job that only a runner without a past may take
-        self._was_due = False  # there was more than the last claim could take
-        self._timed = 0  # jobs of the last claim, if the time they took tells how large the next one should be
-        self._claimed_at = self._beaten_at = monotonic()
+        self.needs_fresh = False  # the last claim met a job that only a fresh runner may claim
+        self._was_due = False  # more was due than the last claim could lock
+        self._timed_jobs = 0  # of the last claim, if their time decides the size of the next one
+        self._claimed_at = self._heartbeat_at = monotonic()
+        self._claim_batch: Claim = self._claim
+        for each in middleware:
+            self._claim_batch = each(self._claim_batch)
 
     @property
     def lane(self) -> str:
         return self._assignment.lane
 
+    @property
+    def pause(self) -> Pause | None:
+        """Of the lane: nothing is claimed meanwhile."""
+        return self._pauses.lane_pause(self._database.clock.now()) if self._pauses is not None else None
+
     def next(self) -> list[Job]:
-        """For a runner that holds nothing. An empty answer means that the lane is empty."""
-        if self._timed:
-            self._size = next_claim(self._size, self._timed, monotonic() - self._claimed_at)
-        batch = self._claim_surely()
-        self._timed = len(batch)
+        """For a runner that holds no jobs. An empty result means that the lane is empty.
+
+        If jobs were due and rivals had locked them all, the claim is repeated a few times.
+        """
+        if self._timed_jobs:
+            self._size = next_claim_size(self._size, self._timed_jobs, monotonic() - self._claimed_at)
+        batch = self._claim_batch(self._size)
+        for tries in range(1, EMPTY_TRIES):
+            if batch or not self._was_due:
+                break
+            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * tries)  # noqa: S311 - spreads rivals
+            batch = self._claim_batch(self._size)
+        self._timed_jobs = len(batch)
         self._note(batch)
         return batch
 
     def more(self, count: int) -> list[Job]:
-        """For free slots beside jobs that run, which are not kept waiting: an empty answer may mean `not yet`."""
-        batch = self._claim(count)
-        self._timed = 0
+        """For free slots beside running jobs, which must not wait: an empty result may mean `not yet`."""
+        batch = self._claim_batch(count)
+        self._timed_jobs = 0
         self._note(batch)
         return batch
 
-    @property
-    def pause(self) -> Pause | None:
-        """Of the lane: nothing is claimed while it holds."""
-        return self._pausing.of_lane(self._database.clock.now()) if self._pausing is not None else None
-
-    def _claim_surely(self) -> list[Job]:
-        """An empty answer is believed if nothing was due, or after a few tries."""
-        batch: list[Job] = []
-        for tries in range(EMPTY_TRIES):
-            batch = self._claim(self._size)
-            if batch or not self._was_due:
-                break
-            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * (tries + 1))  # noqa: S311 - spreads rivals
-        return batch
-
-    def _claim(self, size: int) -> list[Job]:
-        """What the last batch has left to settle goes first, and not on the time of those who wait for their turn."""
-        self._outbox.flush()
-        self._database.connect()
-        told = self._assignment
-        first = told.begins_with if self._fresh else None
-        claimant = Claimant(told.worker_id, told.lane, self._lease_until(), self._fresh, first)
-        taken = self._claim_in_turn(claimant, size)
-        self._has_taken_over = True
-        self.needs_fresh = taken.needs_fresh
-        self._was_due = taken.was_due and not taken.needs_fresh
-        claimed = jobs_from(taken, told.lane)
-        mark_awaited(self._database, claimed)
-        return claimed
-
-    def _claim_in_turn(self, claimant: Claimant, size: int) -> Claimed:
-        turns = self._turns if size >= MIN_BATCH_FOR_CLAIM_LOCK else None
-        if turns is None:
-            return self._claim_now(claimant, size)
-        with turns.turn():
-            front = turns.front()
-            taken = self._claim_now(claimant, size, front)
-            turns.note(front, taken.cursor)
-        return taken
-
-    def _claim_now(self, claimant: Claimant, size: int, front: ClaimCursor | None = None) -> Claimed:
-        now = self._database.clock.now()
-        return self._database.run(lambda connection: self._claim_on(connection, claimant, size, now, front))
-
-    def _lease_until(self) -> datetime:
-        """One runner's all end together, unless it may live for hours: then each is renewed in time."""
-        told = self._assignment
-        return self._database.clock.now() + long_lease() if told.is_long else told.lease_until
-
-    def _claim_on(
-        self, connection: Connection, claimant: Claimant, size: int, now: datetime, front: ClaimCursor | None
-    ) -> Claimed:
-        """With the first claim this process, and no more its planner, stands behind the runner's row."""
-        if not self._has_taken_over:
-            take_over(connection, claimant.worker_id, this_process(), now)
-            if self._pausing is not None:
-                self._pausing.read(connection, now)
-        if self.pause is not None:
-            return Claimed((), was_due=False)
-        return claim(connection, claimant, size, now, front)
-
     def has_due(self) -> bool:
-        """A look without locks, which takes nothing."""
+        """Without locks; claims nothing."""
         now, lane = self._database.clock.now(), self._assignment.lane
         return self._database.read(lambda connection: has_due(connection, lane, now))
+
+    def _claim(self, size: int) -> list[Job]:
+        """Outcomes of the last batch are written first, before the lock is held."""
+        self._buffer.flush()
+        assigned, now = self._assignment, self._database.clock.now()
+        claimant = Claimant(
+            assigned.worker_id,
+            assigned.lane,
+            now + long_lease() if assigned.is_long else assigned.lease_until,
+            self._fresh,
+            assigned.begins_with if self._fresh else None,
+        )
+        if self._lock is not None and size >= MIN_BATCH_FOR_CLAIM_LOCK:
+            claimed = self._claim_locked(self._lock, claimant, size)
+        else:
+            claimed = self._database.run(lambda c: self._claim_in_transaction(c, claimant, size, now, None))
+        self._has_taken_over = True
+        self.needs_fresh = claimed.needs_fresh
+        self._was_due = claimed.was_due and not claimed.needs_fresh
+        jobs = jobs_from(claimed, assigned.lane)
+        if any(job.group_key is not None for job in jobs):
+            mark_awaited(self._database, jobs)
+        return jobs
+
+    def _claim_locked(self, lock: ClaimLock, claimant: Claimant, size: int) -> Claimed:
+        """One runner per lane and host at a time, from where the last one stopped."""
+        self._database.connect()  # before other runners wait for the lock
+        with lock.hold():
+            cursor, now = lock.cursor(), self._database.clock.now()
+            claimed = self._database.run(lambda c: self._claim_in_transaction(c, claimant, size, now, cursor))
+            lock.store_cursor(cursor, claimed.cursor)
+        return claimed
+
+    def _claim_in_transaction(
+        self, connection: Connection, claimant: Claimant, size: int, now: datetime, cursor: ClaimCursor | None
+    ) -> Claimed:
+        """With the first claim the runner's row names this process instead of its planner."""
+        if not self._has_taken_over:
+            take_over(connection, claimant.worker_id, this_process(), now)
+            if self._pauses is not None:
+                self._pauses.read(connection, now)
+        if self.pause is not None:
+            return Claimed((), was_due=False)
+        return claim(connection, claimant, size, now, cursor)
 
     def _note(self, batch: list[Job]) -> None:
         self._fresh = self._fresh and not batch
         self._claimed_at = monotonic()
-        if self._claimed_at - self._beaten_at >= BEAT_SECONDS:
-            self._beaten_at = self._claimed_at
-            now = self._database.clock.now()
-            self._database.once(lambda connection: renew_heartbeat(connection, self._assignment.worker_id, now))
-            if self._pausing is not None:
-                pausing = self._pausing
-                self._database.read(lambda connection: pausing.read(connection, now))
+        if self._claimed_at - self._heartbeat_at >= HEARTBEAT_SECONDS:
+            self._heartbeat_at = self._claimed_at
+            self._renew_heartbeat()
+
+    def _renew_heartbeat(self) -> None:
+        now, pauses = self._database.clock.now(), self._pauses
+        self._database.once(lambda connection: renew_heartbeat(connection, self._assignment.worker_id, now))
+        if pauses is not None:
+            self._database.read(lambda connection: pauses.read(connection, now))

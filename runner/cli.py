@@ -1,4 +1,4 @@
-"""`python -m runner`: what SPAWN=exec starts, and what a person starts by hand to run one lane here and now."""
+"""`python -m runner`: started by SPAWN=exec, or by hand to run one lane here and now."""
 
 import os
 import sys
@@ -22,16 +22,16 @@ from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import open_state_dir, page_path
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
+from mayfly.queue.count import interrupted_jobs
 from mayfly.settings import Settings, load_settings
-from mayfly.stats.totals import read_usual
-from runner.lease_keeper import run_kept
+from runner.lease_keeper import run_with_keeper
 from runner.main import Inherited, run_runner
 
 
 def run_assigned(
     assignment: Assignment, settings: Settings, directory: Path, output: int, inherited: Inherited | None = None
 ) -> int:
-    """The life of a runner that a dispatcher started. What handlers print goes to the dispatcher."""
+    """A runner that a dispatcher started. What handlers print goes to the dispatcher."""
     log = inherited.log if inherited else None
     log = (log or print_to(output, settings)).named(f"WORKER {assignment.worker_id}")
     page = StatusPage(page_path(directory, assignment.worker_id))
@@ -42,41 +42,41 @@ def run_assigned(
     database = inherited.database if inherited else bootstrap.open_database(settings)
     database.close()
 
-    def life() -> int:
+    def run() -> int:
         code = run_runner(assignment, settings, page, log, inherited)
-        with suppress(MayflyError):  # the database is gone: the next cycle finds the page
-            close_own_row(database, assignment.worker_id, page, code)  # nobody else may be there to see it end
+        with suppress(MayflyError):  # the database does not answer: the next cycle finds the page
+            close_own_row(database, assignment.worker_id, page, code)  # the dispatcher may have exited before
         return code
 
-    return run_kept(assignment, life, page, database, log, settings.worker_memory)
+    return run_with_keeper(assignment, run, page, database, log, settings.worker_memory)
 
 
 def print_to(output: int, settings: Settings) -> Log:
-    """From here on nothing is read, and what is printed goes to the dispatcher; the log that was opened before."""
-    os.dup2(output, 2)  # before the log is opened: that it cannot be, the dispatcher has told already
-    log = open_log(settings, "WORKER")  # before stdout goes: it may be the log
+    """Redirect stdin from /dev/null and output to the dispatcher; the log, opened before that."""
+    os.dup2(output, 2)  # before the log is opened: the dispatcher has reported already if that fails
+    log = open_log(settings, "WORKER")  # before stdout is replaced: it may be the log
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
     return log
 
 
 @click.command(help="Run the due jobs of one lane in this process, until it is empty or the guard ends it.")
-@click.option("--lane", default="default", show_default=True, help="The lane to work in.")
-@click.option("--assignment", hidden=True, help="Given by the dispatcher: who this runner is.")
-@click.option("--output", type=int, hidden=True, help="Given by the dispatcher: where printed text goes.")
-@click.option("--parent", type=int, hidden=True, help="Given by the dispatcher: whose end is ours.")
+@click.option("--lane", default="default", show_default=True, help="The lane whose jobs to run.")
+@click.option("--assignment", hidden=True, help="Given by the dispatcher: the assignment as JSON.")
+@click.option("--output", type=int, hidden=True, help="Given by the dispatcher: descriptor for printed text.")
+@click.option("--parent", type=int, hidden=True, help="Given by the dispatcher: its pid.")
 def command(lane: str, assignment: str | None, output: int | None, parent: int | None) -> int:
     settings = load_settings()
     if assignment is None or output is None or parent is None:
         return run_by_hand(settings, lane)
-    told = Assignment.from_text(assignment)
-    if not told.is_long:
+    assigned = Assignment.from_text(assignment)
+    if not assigned.is_long:
         die_with_parent(parent)
-    return run_assigned(told, settings, open_state_dir(settings), output)
+    return run_assigned(assigned, settings, open_state_dir(settings), output)
 
 
 def run_by_hand(settings: Settings, lane: str) -> int:
-    """Planned, recorded and fenced like any other runner; it only has no dispatcher to end it."""
+    """Planned, recorded and fenced like any other runner, but without a dispatcher's guard."""
     database = bootstrap.open_database(settings)
     assignment = _assign(database, settings, lane)
     database.close()
@@ -101,7 +101,7 @@ def close_own_row(database: Database, worker_id: str, page: StatusPage, code: in
 
 def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
     place, process, now = this_host(settings.host_name), this_process(), database.clock.now()
-    usual = database.read(lambda connection: read_usual(connection, now)).of(lane)
+    interrupted = database.read(lambda connection: interrupted_jobs(connection, lane, now, 1))
     with planning(database, settings.host_name) as number:
         assignment = Assignment(
             worker_id=f"worker-{number}-1",
@@ -110,7 +110,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
             deadline=monotonic() + settings.worker_timeout,
             window_seconds=settings.worker_timeout,
             lease_until=now + timedelta(seconds=settings.worker_timeout + timing().lease_grace_seconds),
-            usual=usual,
+            begins_with=next(iter(interrupted), None),
         )
 
         def write(connection: Connection) -> None:
@@ -122,7 +122,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
 
 
 def main() -> None:
-    """Ends as a forked runner does: whoever is still blocked in a thread is not waited for."""
+    """Exit as a forked runner does: blocked threads are not joined."""
     try:
         exits.run_command(command, "python -m runner")
     except SystemExit as end:

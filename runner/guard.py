@@ -1,4 +1,7 @@
-"""The guard: ends a handler whose time is up, softly by an exception, then from C, then by the dispatcher."""
+"""The guard of a runner: interrupts a handler whose time is up.
+
+First by an exception, then by ending the process from C; the dispatcher's guard comes last.
+"""
 
 import faulthandler
 import os
@@ -14,35 +17,35 @@ from mayfly.process.fork import HANDOVER, STOPS
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
 
-STEP_SECONDS = 0.5  # the last resort moves back in steps: each costs a thread of C
+HARD_EXIT_STEP_SECONDS = 0.5  # the hard exit is moved in steps: each move starts a thread of C
 
 
 class Cause(StrEnum):
     TIMEOUT = "timeout"  # the job's own
-    GUARD = "guard"  # the runner's window ends
-    STOP = "stop"  # somebody asked the runner to end
-    STUCK = "stuck"  # another job blocks the event loop that it runs on: released, whatever its own timeout is
+    GUARD = "guard"  # the end of the runner's window
+    STOP = "stop"  # a signal
+    STUCK = "stuck"  # another job blocks its event loop: it is released, whatever its own timeout
 
 
 class Guard:
-    """Watches the clock for one process. Its alarms raise only while a handler runs."""
+    """The deadlines of one process. An alarm raises Interrupted only while `armed`, which is while a handler runs."""
 
     def __init__(self, deadline: float, page: StatusPage) -> None:
         self._guard_at = deadline
         self._stop_at: float | None = None
         self._timeout_at: float | None = None
-        self._ends_by = 0.0  # the last resort
+        self._hard_exit_at = 0.0
         self._page = page
-        self._watching = False
-        self.stopped_by: str | None = None  # the signal that asked us to end
+        self.armed = False
+        self.stopped_by: str | None = None  # the signal that asked the runner to end
 
     def install(self) -> None:
         signal.signal(signal.SIGALRM, self._on_alarm)
         for each in STOPS:
             signal.signal(each, self._on_stop)
-        os.register_at_fork(before=_hold_stops, after_in_parent=_let_stops, after_in_child=self._forget)
-        self._arm()
-        _let_stops()  # what the dispatcher sent while nobody could listen was held back until here (see its spawn)
+        os.register_at_fork(before=_block_stops, after_in_parent=_unblock_stops, after_in_child=self._uninstall)
+        self._set_timer()
+        _unblock_stops()  # blocked by dispatcher.spawn until here, so that no signal is lost
 
     @property
     def may_start(self) -> bool:
@@ -51,70 +54,63 @@ class Guard:
 
     @property
     def ends_at(self) -> float:
-        """When whatever still runs is interrupted."""
+        """When a handler that still runs is interrupted."""
         return self._guard_at if self._stop_at is None else min(self._guard_at, self._stop_at)
 
     @property
     def cause(self) -> Cause:
-        """Why the last interruption came."""
+        """Of the last interruption."""
         return self.cause_of(self._timeout_at)
 
-    def cause_of(self, limit: float | None) -> Cause:
-        """Why a job is interrupted now: what was due first, with the job's own limit before ours."""
+    def cause_of(self, timeout_at: float | None) -> Cause:
+        """Why a job is interrupted now: its own timeout comes before the guard, the guard before a stop."""
         now = monotonic()
-        if limit is not None and now >= limit:
+        if timeout_at is not None and now >= timeout_at:
             return Cause.TIMEOUT
         return Cause.GUARD if now >= self._guard_at else Cause.STOP
 
-    def watch(self, timeout: float | None) -> None:
-        """From here on a handler runs: Interrupted is raised in it when its time is up. Ends with `relax`."""
-        if timeout is not None:
-            self._timeout_at = monotonic() + timeout
-            self._arm()
-        self._watching = True
+    def start_timeout(self, seconds: float) -> None:
+        """The job's own timeout, until `end_timeout`."""
+        self._timeout_at = monotonic() + seconds
+        self._set_timer()
 
-    def rest(self) -> None:
-        """The handler has ended: no alarm raises any more. Its limit still tells why the last one did."""
-        self._watching = False
-
-    def relax(self) -> None:
-        """After the verdict on a job: its limit is over."""
-        self._watching = False
+    def end_timeout(self) -> None:
+        """After the outcome is decided: `cause` reads the timeout until then."""
         if self._timeout_at is not None:
             self._timeout_at = None
-            self._arm()
+            self._set_timer()
 
-    def watch_beside(self, first_limit: float) -> None:
-        """Jobs run beside the main thread, which ends them itself; the last resort is for when that is stuck."""
-        needed = min(first_limit, self.ends_at) + timing().hard_exit_seconds + timing().settle_seconds
-        if not 0 <= needed - self._ends_by < STEP_SECONDS:
-            self._end_by(needed)
+    def arm_concurrent(self, first_timeout_at: float) -> None:
+        """Jobs run in threads or on the event loop; the main thread interrupts them, the hard exit is a fallback."""
+        needed = min(first_timeout_at, self.ends_at) + timing().hard_exit_seconds + timing().settle_seconds
+        if not 0 <= needed - self._hard_exit_at < HARD_EXIT_STEP_SECONDS:
+            self._exit_hard_at(needed)
 
-    def relax_beside(self) -> None:
-        """Nothing runs beside the main thread any more; what was waited for past the end is still to be settled."""
-        self._arm(timing().settle_seconds if monotonic() >= self.ends_at else 0)
+    def reset_concurrent(self) -> None:
+        """No such job runs any more; outcomes of jobs that ended after the deadline are still to be settled."""
+        self._set_timer(timing().settle_seconds if monotonic() >= self.ends_at else 0)
 
-    def _arm(self, settle_seconds: float = 0) -> None:
-        """One timer and one last resort, both for whatever is due first."""
+    def _set_timer(self, settle_seconds: float = 0) -> None:
+        """One timer and one hard exit, both for the earliest deadline."""
         due = self.ends_at if self._timeout_at is None else min(self.ends_at, self._timeout_at)
         signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), timing().interrupt_repeat_seconds)
-        self._end_by(due + timing().hard_exit_seconds + settle_seconds)
+        self._exit_hard_at(due + timing().hard_exit_seconds + settle_seconds)
 
-    def _end_by(self, at: float) -> None:
-        """By a thread of C that needs no GIL: ends even a handler that is blocked in C or ignores signals."""
+    def _exit_hard_at(self, at: float) -> None:
+        """By a thread of C without the GIL: ends even a handler that is blocked in C or ignores signals."""
         faulthandler.dump_traceback_later(max(0.001, at - monotonic()), exit=True, file=2)
         self._page.expect_end_by(at)
-        self._ends_by = at
+        self._hard_exit_at = at
 
-    def _forget(self) -> None:
-        """What a handler forks is not the runner: a signal that should end it must end it, and touch no page."""
+    def _uninstall(self) -> None:
+        """In a process that a handler forks: a signal ends it, and the status page is not touched."""
         for each in (signal.SIGALRM, *STOPS):
             if signal.getsignal(each) in (self._on_alarm, self._on_stop):
                 signal.signal(each, signal.SIG_DFL)
-        _let_stops()
+        _unblock_stops()
 
     def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
-        if self._watching:
+        if self.armed:
             raise Interrupted
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
@@ -123,30 +119,30 @@ class Guard:
             self.stopped_by = signal.Signals(number).name
         if number != HANDOVER and self._stop_at is None:
             self._stop_at = monotonic() + timing().stop_seconds
-            self._arm()
+            self._set_timer()
 
 
-def _hold_stops() -> None:
-    """Around a fork: Python forgets, in the child, whatever signal came to it before it knew itself as one."""
+def _block_stops() -> None:
+    """Around a fork: a signal that arrives before Python has set up the child would be lost there."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
 
 
-def _let_stops() -> None:
+def _unblock_stops() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
 
 class RunnerDeadline:
-    """Asked in the thread of a handler; changes nothing."""
+    """Until when a job may run. Read in the handler's thread; changes nothing."""
 
     def __init__(self, guard: Guard, page: StatusPage) -> None:
         self._guard = guard
         self._page = page
 
-    def window(self, job: Job) -> TimeBudget:
-        """A stopped runner has no time for a job that can go on elsewhere."""
-        running = self._page.window_of(job.id)
-        if running is None:  # left behind, and settled without it
+    def time_budget(self, job: Job) -> TimeBudget:
+        """A stopped runner has no time left for a job that can continue elsewhere."""
+        running = self._page.running_job(job.id)
+        if running is None:  # left behind, and already settled
             return TimeBudget(monotonic(), -inf)
-        limit = inf if running.timeout is None else running.started + running.timeout
-        ends_at = -inf if self._guard.stopped_by is not None else min(limit, self._guard.ends_at)
+        timeout_at = inf if running.timeout is None else running.started + running.timeout
+        ends_at = -inf if self._guard.stopped_by is not None else min(timeout_at, self._guard.ends_at)
         return TimeBudget(running.started, ends_at)

@@ -1,8 +1,9 @@
-"""Call the hooks that the settings name. One that raises is told once and counted; its job does not notice."""
+"""Call the hooks that the settings name. A failing hook is logged once and counted; its job is not affected."""
 
 from collections import Counter
 from collections.abc import Sequence
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from mayfly import log_messages
 from mayfly.errors import HookUnusable, Interrupted
@@ -14,9 +15,19 @@ from mayfly.queue.outcome import Outcome
 from mayfly.settings import Settings
 from runner.guard import Guard
 
+if TYPE_CHECKING:
+    from runner.main import Runner
+
+
+def install(runner: "Runner") -> None:
+    hooks = open_hooks(runner.settings, runner.guard, runner.log)
+    if hooks is not None:
+        runner.observers.append(hooks)
+        runner.on_close.append(hooks.close)
+
 
 def open_hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | None":
-    """None where none are named, or none can be used: that is told, and jobs run without them."""
+    """None without usable hooks: that is logged, and jobs run without them."""
     found: dict[str, list[Hook]] = {BEFORE: [], AFTER: []}
     for variable, each in find_hooks(settings, *found):
         if isinstance(each, HookUnusable):
@@ -27,7 +38,7 @@ def open_hooks(settings: Settings, guard: Guard, log: Log) -> "RunnerHooks | Non
 
 
 class RunnerHooks:
-    """Those of one runner."""
+    """An observer of jobs."""
 
     def __init__(self, before: Sequence[Hook], after: Sequence[Hook], guard: Guard, log: Log) -> None:
         self._before = before
@@ -38,34 +49,34 @@ class RunnerHooks:
         self._counting = Lock()
 
     def before(self, job: Job) -> None:
-        """In the handler's own thread or task, and on its time: an interruption there is the job's."""
+        """An interruption here is the job's."""
         for hook in self._before:
             try:
                 hook.function(job)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: its error is not the job's
-                self._note(hook, job, error)
+                self._note_failure(hook, job, error)
 
     def after(self, job: Job, outcome: Outcome) -> None:
-        """In the main thread. The job's own limit is over; what hangs is interrupted at the end of the window."""
-        self._guard.relax()
+        """The job's own timeout is over; a hook that hangs is interrupted at the end of the window."""
+        self._guard.end_timeout()
         for hook in self._after:
             try:
                 try:
-                    self._guard.watch(None)
+                    self._guard.armed = True
                     hook.function(job, outcome)
                 finally:
-                    self._guard.rest()
+                    self._guard.armed = False
             except (Exception, SystemExit, Interrupted) as error:  # noqa: BLE001 - as above
-                self._note(hook, job, error)
+                self._note_failure(hook, job, error)
 
     def close(self) -> None:
-        """What was told only once is counted at the end."""
+        """Log how often hooks failed that were logged only once."""
         for name, times in self._failures.items():
             if times > 1:
                 self._log.say(log_messages.hook_failures(name, times))
 
-    def _note(self, hook: Hook, job: Job, error: BaseException) -> None:
-        with self._counting:  # threads of handlers meet here
+    def _note_failure(self, hook: Hook, job: Job, error: BaseException) -> None:
+        with self._counting:  # `before` runs in the threads of handlers
             self._failures[hook.name] += 1
             if self._failures[hook.name] == 1:
                 self._log.say(

@@ -1,9 +1,9 @@
-"""Run one job: find its handler, fit its payload, call it under the guard, and say what became of it."""
+"""Run one job: find its handler, validate its payload, call it under the guard, and decide its outcome."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from mayfly import json_text
 from mayfly.clock import monotonic
@@ -15,22 +15,21 @@ from mayfly.queue import policy
 from mayfly.queue.failure import Failure
 from mayfly.queue.options import describe_payload_errors
 from mayfly.queue.outcome import DONE, RELEASED, RESULT_LIMIT, Dead, JobControl, Outcome, OutcomeKind
-from mayfly.queue.pauses import Pause
 from mayfly.queue.policy import Backoff, Interruption, RetryContext
-from mayfly.registry import Handler, Registry
+from mayfly.registry import ON_DEAD_TYPE, Handler, Registry
 from runner.guard import Cause, Guard
 from runner.job_runtime import MainThreadRuntime
 
 
 class JobResult(NamedTuple):
-    """What became of one job, and how long its handler took; None when it was never called."""
+    """The outcome of one job, and how long its handler took; None when it was never called."""
 
     outcome: Outcome
     duration_ms: int | None = None
     cause: Cause | None = None  # why it was interrupted
-    dropped: str | None = None  # why its result was not kept
-    at_once: bool = False  # to be committed before the next job starts
-    unknown: bool = False  # no handler, and perhaps only because a module is broken
+    dropped: str | None = None  # why its result was not stored
+    commit_now: bool = False  # before the next job starts
+    unknown_type: bool = False  # no handler, and perhaps only because a module is broken
 
 
 RETURNED = JobResult(DONE)
@@ -40,152 +39,170 @@ class PayloadError(Dead):
     """A payload that does not fit its handler's model; `enqueue` would have refused it."""
 
 
+class JobObserver(Protocol):
+    """Called around each run of a handler. Neither call raises, except for what ends the job itself."""
+
+    def before(self, job: Job) -> None:
+        """In the handler's thread or task, and on its time."""
+
+    def after(self, job: Job, outcome: Outcome) -> None:
+        """In the main thread."""
+
+
+@dataclass(frozen=True)
+class JobObservers:
+    """Tracing and hooks, the outermost first. Jobs of type ON_DEAD_TYPE are Mayfly's own and not observed."""
+
+    observers: Sequence[JobObserver]
+
+    def before(self, job: Job) -> None:
+        if job.type != ON_DEAD_TYPE:
+            for each in self.observers:
+                each.before(job)
+
+    def after(self, job: Job, outcome: Outcome) -> None:
+        if job.type != ON_DEAD_TYPE:
+            for each in reversed(self.observers):
+                each.after(job, outcome)
+
+
 @dataclass(frozen=True)
 class Invoker:
     """Everything that running a job needs and that does not change between jobs."""
 
     registry: Registry
     database: Database
-    lifeline: MainThreadRuntime
+    runtime: MainThreadRuntime
     guard: Guard
     page: StatusPage
-    usual_backoff: Backoff
+    default_backoff: Backoff
     window_seconds: float
-    dice: Callable[[], float]
-    announce: Callable[[Job], None] | None = None  # a death, before it is written; set with HOOKS_ON_DEAD
-    paused_types: Mapping[str, Pause] = field(default_factory=dict)  # kept up to date by whoever claims
-    unconfigured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # by type, which settings are missing
+    random: Callable[[], float]
+    on_dead: Callable[[Job], None] | None = None  # called before a death is written; set with HOOKS_ON_DEAD
+    observers: JobObservers | None = None
 
     def run(self, job: Job) -> JobResult:
-        away = self.turned_away(job) if job.special is not None or self._may_turn_away else None
-        if away is not None:
-            return away
-        handler = self.registry.get(job.type)
-        return self._unknown(job) if handler is None else self._call(handler, job)
-
-    def turned_away(self, job: Job) -> JobResult | None:
-        """What becomes of a job whose handler is not to be called; None for those that are to be run."""
-        if job.special is None and not self._may_turn_away:
-            return None
-        pause, missing = self.paused_types.get(job.type), self.unconfigured.get(job.type, ())
-        outcome = policy.skip_outcome(job, pause, self.database.clock.now(), missing)
-        return None if outcome is None else JobResult(outcome)
-
-    @property
-    def _may_turn_away(self) -> bool:
-        return bool(self.paused_types or self.unconfigured)
-
-    def _call(self, handler: Handler, job: Job) -> JobResult:
         """The one place where foreign code runs: the handler's, and that of its payload's model."""
-        job.lifeline = self.lifeline
+        handler = self.registry.handlers.get(job.type)
+        if handler is None:
+            return self._unknown(job)
+        guard, observers = self.guard, self.observers
+        job.runtime = self.runtime
         started = monotonic()
         self.page.start(job.id, started, handler.timeout)
-        ran: JobResult | None = None
-        hooks = handler.hooks
+        result: JobResult | None = None
         CURRENT_JOB.set(job)
         try:
             try:
-                self.guard.watch(handler.timeout)
-                if hooks is not None:
-                    hooks.before(job)
-                result = handler.function(*arguments(handler, job))
-            finally:  # at once, whatever happened: an alarm that comes later must not hit ourselves
-                self.guard.rest()
-            ran = RETURNED if result is None else encode_result(handler, result)
-        except Interrupted as interrupted:
-            self._undo(interrupted)
-            ran = self.interrupted(handler, job, monotonic() - started, self.guard.cause)
-        except JobControl as steer:
-            self._undo(steer)
-            ran = self.steered(handler, job, steer)
-        except HandlerEnded as error:
-            self._undo(error)
-            ran = self.ended(job, error)
+                if handler.timeout is not None:
+                    guard.start_timeout(handler.timeout)
+                guard.armed = True  # from here on an alarm raises Interrupted
+                if observers is not None:
+                    observers.before(job)
+                if handler.takes_payload:
+                    returned = handler.function(job, validated_payload(handler, job))
+                else:
+                    returned = handler.function(job)
+            finally:  # at once: a later alarm must not interrupt the runner itself
+                guard.armed = False
+            result = RETURNED if returned is None else encode_result(handler, returned)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
-            ran = self.failed(job, error)
+            result = self.after_error(handler, job, error, monotonic() - started)
         finally:
             ended = monotonic()
             CURRENT_JOB.set(None)
-            if hooks is not None and ran is not None:  # while the page names the job: who hangs there ran long
-                hooks.after(job, ran.outcome)
-            self.page.finish(job.id, ended, ran is not None and ran.outcome.kind is OutcomeKind.DONE)
-            self.guard.relax()
-        if job.trail is not None:
+            if observers is not None and result is not None:  # while the page names the job: a hook may hang
+                observers.after(job, result.outcome)
+            self.page.finish(job.id, ended, result is not None and result.outcome.kind is OutcomeKind.DONE)
+            if handler.timeout is not None:
+                guard.end_timeout()
+        if job.progress_state is not None:
             self.write_last_progress(job)
-        duration_ms, at_once = round((ended - started) * 1000), handler.ack == "each"
-        if ran is RETURNED:  # to replace a tuple's fields costs more than to make one
-            return JobResult(DONE, duration_ms, at_once=at_once)
-        return ran._replace(duration_ms=duration_ms, at_once=at_once)
+        duration_ms, commit_now = round((ended - started) * 1000), handler.ack == "each"
+        if result is RETURNED:  # to replace a tuple's fields costs more than to make one
+            return JobResult(DONE, duration_ms, commit_now=commit_now)
+        return result._replace(duration_ms=duration_ms, commit_now=commit_now)
+
+    def after_error(self, handler: Handler, job: Job, error: BaseException, seconds: float) -> JobResult:
+        """Nothing that its handler wrote in job.transaction() stays."""
+        self.runtime.rollback(error)
+        match error:
+            case Interrupted():
+                return self.interrupted(handler, job, seconds, self.guard.cause)
+            case JobControl():
+                return self.controlled(handler, job, error)
+            case HandlerEnded():
+                return self.ended(job, error)
+        return self.failed(job, error)
 
     def failed(self, job: Job, error: BaseException) -> JobResult:
-        """The job's failure; nothing that its handler wrote in job.transaction() stays."""
-        self._undo(error)
-        chances = self._chances(self.registry.get(job.type))
-        return self._ran(job, policy.after_failure(job, Failure.from_error(error), chances))
+        self.runtime.rollback(error)
+        retry = self._retry_context(self.registry.get(job.type))
+        return self._result(job, policy.after_failure(job, Failure.from_error(error), retry))
 
-    def interrupted(self, handler: Handler, job: Job, ran_seconds: float, cause: Cause) -> JobResult:
+    def interrupted(self, handler: Handler, job: Job, seconds: float, cause: Cause) -> JobResult:
         if cause in (Cause.STOP, Cause.STUCK):
-            return self._ran(job, policy.after_stop(job), cause)
-        interruption = Interruption(ran_seconds, self.window_seconds, handler.timeout)
-        return self._ran(job, policy.after_interruption(job, interruption, self._chances(handler)), cause)
+            return self._result(job, policy.after_stop(job), cause)
+        interruption = Interruption(seconds, self.window_seconds, handler.timeout)
+        return self._result(job, policy.after_interruption(job, interruption, self._retry_context(handler)), cause)
 
-    def steered(self, handler: Handler, job: Job, steer: JobControl) -> JobResult:
-        failure = Failure.from_reason(str(steer) or type(steer).__name__)
-        return self._ran(job, policy.after_control(job, steer, failure, self._chances(handler)))
+    def controlled(self, handler: Handler, job: Job, control: JobControl) -> JobResult:
+        """Its handler raised Retry, Snooze, Cancel or Dead."""
+        failure = Failure.from_reason(str(control) or type(control).__name__)
+        return self._result(job, policy.after_control(job, control, failure, self._retry_context(handler)))
 
     def ended(self, job: Job, error: HandlerEnded) -> JobResult:
-        """What it asked for has ended it. Where the lease is gone, settling finds no row, and tells."""
+        """Ended at a checkpoint. If the lease is lost, settling changes no row and logs that."""
         match error:
             case SliceEnded():
-                return self._ran(job, policy.after_slice(job))
+                return self._result(job, policy.after_slice(job))
             case CancelRequested(reason=reason):
                 return JobResult(policy.after_cancel(reason))
         return JobResult(RELEASED)
 
     def write_last_progress(self, job: Job) -> None:
-        """What the throttle held back. Whatever is wrong with the job or the database, settling meets it too."""
+        """What the throttle held back. Any trouble with the job or the database is met by settling too."""
         with suppress(Exception, HandlerEnded):
-            if job.trail is not None:
-                job.trail.write_progress(job)
+            if job.progress_state is not None:
+                job.progress_state.write(job)
 
     def _unknown(self, job: Job) -> JobResult:
-        """While a module is broken nobody knows whether the handler is in it: the job must not pay for that."""
+        """While a module is broken the handler may be in it: the job is released, at no cost."""
         if self.registry.failures:
-            return JobResult(RELEASED, unknown=True)
+            return JobResult(RELEASED, unknown_type=True)
         nearest = self.registry.nearest(job.type)
         hint = f"; did you mean {nearest!r}?" if nearest else ""
         failure = Failure.from_reason(f"no handler for type {job.type!r}{hint}")
-        return self._ran(job, policy.after_failure(job, failure, self._chances(None)))
+        return self._result(job, policy.after_failure(job, failure, self._retry_context(None)))
 
-    def _ran(self, job: Job, outcome: Outcome, cause: Cause | None = None) -> JobResult:
-        if outcome.kind is OutcomeKind.DEAD and self.announce is not None:
-            self.announce(job)
+    def _result(self, job: Job, outcome: Outcome, cause: Cause | None = None) -> JobResult:
+        if outcome.kind is OutcomeKind.DEAD and self.on_dead is not None:
+            self.on_dead(job)
         return JobResult(outcome, cause=cause)
 
-    def _undo(self, error: BaseException) -> None:
-        self.lifeline.undo(error)
-
-    def _chances(self, handler: Handler | None) -> RetryContext:
-        backoff = handler.backoff(self.usual_backoff) if handler else self.usual_backoff
-        return RetryContext(self.database.clock.now(), backoff, self.dice())
+    def _retry_context(self, handler: Handler | None) -> RetryContext:
+        backoff = handler.backoff(self.default_backoff) if handler else self.default_backoff
+        return RetryContext(self.database.clock.now(), backoff, self.random())
 
 
-def arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
-    if not handler.takes_payload:
-        return (job,)
+def validated_payload(handler: Handler, job: Job) -> Any:
     try:
         payload = job.payload
-        return job, handler.model.model_validate(payload) if handler.model else payload
+        return handler.model.model_validate(payload) if handler.model else payload
     except ValueError as error:
         raise PayloadError(f"the payload does not fit {handler.where}: {describe_payload_errors(error)}") from error
 
 
-def encode_result(handler: Handler, result: object) -> JobResult:
-    """The result as JSON. One that cannot be kept is dropped with a note: the work has been done all the same."""
+def arguments(handler: Handler, job: Job) -> tuple[Any, ...]:
+    return (job, validated_payload(handler, job)) if handler.takes_payload else (job,)
+
+
+def encode_result(handler: Handler, returned: object) -> JobResult:
+    """The result as JSON. One that cannot be stored is dropped with a note: the work has been done all the same."""
     try:
-        text = json_text.encode(result)
+        text = json_text.encode(returned)
     except (TypeError, ValueError, RecursionError) as error:
-        if hasattr(result, "__await__"):  # a wrapper around an `async def`: the work has not even begun
+        if hasattr(returned, "__await__"):  # a wrapper around an `async def`: the work has not even begun
             raise NeverAwaited(handler.where) from None
         return _without_result(f"it is no JSON ({error})")
     if len(text.encode()) > RESULT_LIMIT:

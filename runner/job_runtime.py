@@ -1,10 +1,10 @@
-"""Which connection a handler's `enqueue` uses: the runner's own one, or, beside the main thread, another."""
+"""What `job.*` may call while a handler runs: in the main thread, in another one, or on the event loop."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from threading import get_ident
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from mayfly import bootstrap
 from mayfly.client import App
@@ -18,42 +18,42 @@ from mayfly.settings import LaneSettings, Settings
 from runner.guard import RunnerDeadline
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection as Lent
+    from sqlalchemy import Connection as SqlConnection
 
     from mayfly.limits.client import Grant, JobLimits
-
-
-class RunnerApp(App):
-    """What handlers share with their runner."""
-
-    def __init__(self, settings: Settings, database: Database, registry: Registry, most: int) -> None:
-        super().__init__(settings, database, registry)
-        self._own = database
-        self._main_thread = get_ident()
-        self._most = most
-        self._beside: Database | None = None
-
-    @property
-    def database(self) -> Database:
-        return self._own if get_ident() == self._main_thread else self.beside()
-
-    def beside(self) -> Database:
-        """For threads and the event loop: the main thread's one connection is never waited for, nor lent."""
-        with self._opening:
-            if self._beside is None:
-                self._beside = bootstrap.open_database(self.settings, connections=self._most)
-                self._beside.set_clock(self._own.clock)
-            return self._beside
-
-    def close(self) -> None:
-        if self._beside is not None:
-            self._beside.close()
-
 
 T = TypeVar("T")
 
 Lanes = Mapping[str, LaneSettings]
 NO_LANES: Lanes = MappingProxyType({})
+
+
+class RunnerApp(App):
+    """What handlers share with their runner: `enqueue` uses its connection, in other threads another one."""
+
+    def __init__(self, settings: Settings, database: Database, registry: Registry, max_connections: int) -> None:
+        super().__init__(settings, database, registry)
+        self._main_database = database
+        self._main_thread = get_ident()
+        self._max_connections = max_connections
+        self._concurrent_database: Database | None = None
+
+    @property
+    def database(self) -> Database:
+        return self._main_database if get_ident() == self._main_thread else self.concurrent_database()
+
+    def concurrent_database(self) -> Database:
+        """For threads and the event loop: they never wait for the main thread's one connection."""
+        with self._opening:
+            if self._concurrent_database is None:
+                opened = bootstrap.open_database(self.settings, connections=self._max_connections)
+                opened.set_clock(self._main_database.clock)
+                self._concurrent_database = opened
+            return self._concurrent_database
+
+    def close(self) -> None:
+        if self._concurrent_database is not None:
+            self._concurrent_database.close()
 
 
 class JobTransaction:
@@ -62,27 +62,27 @@ class JobTransaction:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._stack = ExitStack()
-        self.connection: Lent | None = None
+        self.connection: SqlConnection | None = None
 
     @contextmanager
-    def open(self, _job: Job) -> "Iterator[Lent]":
+    def open(self, _job: Job) -> "Iterator[SqlConnection]":
         if self.connection is None:
             self.connection = self._stack.enter_context(self.database.transaction())
         try:
             yield self.connection
         except BaseException as error:
-            self.undo(error)
+            self.rollback(error)
             raise
 
-    def undo(self, error: BaseException) -> None:
-        """Roll back. What that says is of no interest: the error that led here is, and the caller has it."""
+    def rollback(self, error: BaseException) -> None:
+        """Errors of the rollback are ignored: the caller has the error that led here."""
         self.connection = None
         stack, self._stack = self._stack, ExitStack()
         with suppress(Exception):
             stack.__exit__(type(error), error, error.__traceback__)
 
     def run(self, work: Callable[[Connection], T]) -> T:
-        """Something of ours in the same transaction."""
+        """Run work of the runner in the same transaction."""
         return self.database.run(work)
 
     def commit(self) -> None:
@@ -90,69 +90,66 @@ class JobTransaction:
         self._stack.close()
 
 
+class RuntimeContext(NamedTuple):
+    """What is the same for all handlers of a runner."""
+
+    worker_id: str
+    deadline: RunnerDeadline
+    limits: "JobLimits | None" = None  # None: no handler here declares a limit
+    lanes: Lanes = NO_LANES
+
+
 class _BaseRuntime:
     """What is the same wherever a handler runs."""
 
-    def __init__(
-        self,
-        worker_id: str,
-        horizon: RunnerDeadline,
-        asked: Callable[[], Database],
-        takings: "JobLimits | None" = None,
-        lanes: Lanes = NO_LANES,
-    ) -> None:
-        self.worker_id = worker_id
-        self.horizon = horizon
-        self.takings = takings  # None: no handler here declares a limit
-        self.lanes = lanes
-        self._asked = asked
+    def __init__(self, context: RuntimeContext, open_database: Callable[[], Database]) -> None:
+        self.context = context
+        self._open_database = open_database
+
+    @property
+    def worker_id(self) -> str:
+        return self.context.worker_id
 
     @property
     def database(self) -> Database:
-        return self._asked()
+        return self._open_database()
 
-    def window(self, job: Job) -> TimeBudget:
-        return self.horizon.window(job)
+    def time_budget(self, job: Job) -> TimeBudget:
+        return self.context.deadline.time_budget(job)
 
-    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
+    def store_checkpoint(self, job: Job, text: str, moved: bool) -> None:
         store_checkpoint(self.database, self.worker_id, job, text, moved)
 
-    def keep_progress(self, job: Job, text: str) -> None:
+    def store_progress(self, job: Job, text: str) -> None:
         store_progress(self.database, self.worker_id, job, text)
 
-    def take(self, job: Job, key: str) -> "Grant":
-        if self.takings is None:
+    def acquire(self, job: Job, key: str) -> "Grant":
+        if self.context.limits is None:
             raise UnknownLimit(job.type, key, ())
-        return self.takings.take(self.database, job, key)
+        return self.context.limits.acquire(self.database, job, key)
 
     def on_doubt(self, lane: str) -> str | None:
-        return self.lanes[lane].on_doubt if lane in self.lanes else None
+        lanes = self.context.lanes
+        return lanes[lane].on_doubt if lane in lanes else None
 
 
 class MainThreadRuntime(_BaseRuntime):
     """For plain functions, which run in the main thread: through the runner's one connection."""
 
-    def __init__(
-        self,
-        worker_id: str,
-        horizon: RunnerDeadline,
-        database: Database,
-        takings: "JobLimits | None" = None,
-        lanes: Lanes = NO_LANES,
-    ) -> None:
-        super().__init__(worker_id, horizon, lambda: database, takings, lanes)
-        self.opened = JobTransaction(database)
+    def __init__(self, context: RuntimeContext, database: Database) -> None:
+        super().__init__(context, lambda: database)
+        self.job_transaction = JobTransaction(database)
 
     @property
     def in_transaction(self) -> bool:
-        return self.opened.connection is not None
+        return self.job_transaction.connection is not None
 
-    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
-        return self.opened.open(job)
+    def transaction(self, job: Job) -> "AbstractContextManager[SqlConnection]":
+        return self.job_transaction.open(job)
 
-    def undo(self, error: BaseException) -> None:
-        if self.opened.connection is not None:
-            self.opened.undo(error)
+    def rollback(self, error: BaseException) -> None:
+        if self.job_transaction.connection is not None:
+            self.job_transaction.rollback(error)
 
 
 class AsyncRuntime(_BaseRuntime):
@@ -162,20 +159,20 @@ class AsyncRuntime(_BaseRuntime):
     def in_transaction(self) -> bool:
         return False
 
-    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":  # noqa: ARG002 - refused for any
+    def transaction(self, job: Job) -> "AbstractContextManager[SqlConnection]":  # noqa: ARG002 - refused for any
         raise TransactionOnTheLoop
 
 
 class ThreadRuntime(AsyncRuntime):
-    """For functions in threads: each has a transaction of its own, if it asks for one."""
+    """For functions in threads: each has a transaction of its own, if it opens one."""
 
-    opened: JobTransaction | None = None
+    job_transaction: JobTransaction | None = None
 
     @property
     def in_transaction(self) -> bool:
-        return self.opened is not None and self.opened.connection is not None
+        return self.job_transaction is not None and self.job_transaction.connection is not None
 
-    def transaction(self, job: Job) -> "AbstractContextManager[Lent]":
-        if self.opened is None:
-            self.opened = JobTransaction(self.database)
-        return self.opened.open(job)
+    def transaction(self, job: Job) -> "AbstractContextManager[SqlConnection]":
+        if self.job_transaction is None:
+            self.job_transaction = JobTransaction(self.database)
+        return self.job_transaction.open(job)

@@ -1,6 +1,6 @@
-"""The keeper of a runner in a long lane: its parent, which stays when the dispatcher has gone.
+"""The lease keeper of a runner in a long lane: its parent process, which stays when the dispatcher has exited.
 
-It renews the lease, bounds the memory, passes on what is printed and signalled, and ends what the runner leaves.
+It renews the lease, limits the memory, forwards output and signals, and kills what the runner leaves behind.
 A thread would be starved by a handler whose C code holds the GIL.
 """
 
@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from mayfly import log_messages
 from mayfly.clock import monotonic
@@ -23,36 +24,45 @@ from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
 from mayfly.queue.rescue import renew
 
-POLL_SECONDS = 0.25  # between two looks at its memory
+if TYPE_CHECKING:
+    from runner.main import Runner
+
+POLL_SECONDS = 0.25  # between two checks of its memory
 
 
-def run_kept(
+def install(runner: "Runner") -> None:
+    """Claim only in the first minute: a later job of the lane has a full window in a fresh runner."""
+    until = monotonic() + runner.settings.worker_timeout
+    runner.stop_conditions.append(lambda: monotonic() >= until)
+
+
+def run_with_keeper(
     assignment: Assignment,
-    life: Callable[[], int],
+    run: Callable[[], int],
     page: StatusPage,
     database: Database,
     log: Log,
     memory: int | None,
 ) -> int:
-    """The child is the runner, and lives; we see it to its end. No connection may be open, and no thread may run."""
+    """Fork: the child is the runner, this process its keeper. No connection may be open, and no thread may run."""
     adopt_orphans()
     keeper = os.getpid()
     reading, writing = os.pipe()
 
-    def live() -> int:
+    def run_child() -> int:
         own_group(0)
         die_with_parent(keeper)
         for each in (1, 2):
             os.dup2(writing, each)
         os.close(reading)
         os.close(writing)
-        return life()
+        return run()
 
-    pid = fork_into(live)
+    pid = fork_into(run_child)
     own_group(pid)
     os.close(writing)
     runner = Process(pid, start_time(pid) or 0)
-    return LeaseKeeper(assignment, runner, page, database, log, memory, ChildOutput(reading)).see_to_its_end()
+    return LeaseKeeper(assignment, runner, page, database, log, memory, ChildOutput(reading)).run()
 
 
 @dataclass
@@ -65,22 +75,22 @@ class LeaseKeeper:
     memory_limit: int | None
     output: ChildOutput
     renew_at: float = 0.0
-    prints: bool = True  # its end of the pipe is open
+    output_open: bool = True  # the runner's end of the pipe
 
-    def see_to_its_end(self) -> int:
-        """Its exit code; where a signal has ended it, the same one ends us."""
+    def run(self) -> int:
+        """The runner's exit code; if a signal ended it, the same one ends the keeper."""
         for each in STOPS:
-            signal.signal(each, self._pass_on)
+            signal.signal(each, self._forward_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         pidfd = os.pidfd_open(self.runner.pid)
-        while not self._watch(pidfd):
+        while not self._wait(pidfd):
             continue
-        kill_group(self.runner.pid, signal.SIGKILL)  # what its handlers left; until the wait, its number is its own
+        kill_group(self.runner.pid, signal.SIGKILL)  # what its handlers left; its pid is not reused before waitpid
         _pid, status = os.waitpid(self.runner.pid, 0)
-        from mayfly.process.fork import end_strays  # here: most of its life it needs no psutil
+        from mayfly.process.fork import end_strays  # imports psutil, which is needed only at the end
 
         end_strays()
-        self._pass_on_output()
+        self._forward_output()
         self.database.close()
         if self.output.dropped:
             self.log.say(log_messages.output_dropped(self.assignment.worker_id, self.output.dropped))
@@ -92,23 +102,23 @@ class LeaseKeeper:
             os.kill(os.getpid(), -code)
         return code
 
-    def _watch(self, pidfd: int) -> bool:
-        """For a moment: whether it has ended."""
+    def _wait(self, pidfd: int) -> bool:
+        """For a moment: whether the runner has ended."""
         if monotonic() >= self.renew_at:
             self.renew_at = monotonic() + timing().long_lease_seconds / timing().lease_renewals
             self._renew()
-            self.output.refill()  # of hours there is more to tell than of a minute
-        self._bound_memory()
+            self.output.refill()  # its budget of lines is per minute
+        self._limit_memory()
         seconds = self.renew_at - monotonic()
         if self.memory_limit is not None:
             seconds = min(seconds, POLL_SECONDS)
-        watched = [pidfd, self.output.descriptor] if self.prints else [pidfd]
-        readable, _, _ = select.select(watched, [], [], max(0.0, seconds))
-        self._pass_on_output()
+        descriptors = [pidfd, self.output.descriptor] if self.output_open else [pidfd]
+        readable, _, _ = select.select(descriptors, [], [], max(0.0, seconds))
+        self._forward_output()
         return pidfd in readable
 
     def _renew(self) -> None:
-        """No longer than the runner may live: one that cannot be ended even from C must lose its lease."""
+        """No longer than the runner may run: one that cannot be ended even from C must lose its lease."""
         if monotonic() >= self.assignment.deadline + timing().hard_exit_seconds:
             return
         lane, worker_id = self.assignment.lane, self.assignment.worker_id
@@ -116,9 +126,9 @@ class LeaseKeeper:
             now = self.database.clock.now()
             self.database.run(lambda connection: renew(connection, lane, worker_id, self.runner, now))
         except MayflyError:
-            self.database.close()  # the next try has a new connection
+            self.database.close()  # the next attempt opens a new connection
 
-    def _bound_memory(self) -> None:
+    def _limit_memory(self) -> None:
         if self.memory_limit is None:
             return
         memory = resident_bytes(self.runner.pid)
@@ -127,10 +137,10 @@ class LeaseKeeper:
             self.page.note_too_large(memory)
             kill_group(self.runner.pid, signal.SIGKILL)
 
-    def _pass_on_output(self) -> None:
-        lines, self.prints = self.output.lines()
+    def _forward_output(self) -> None:
+        lines, self.output_open = self.output.lines()
         for line in lines:
             self.log.say(log_messages.output_line(self.assignment.worker_id, line))
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+    def _forward_signal(self, number: int, _frame: FrameType | None) -> None:
         self.runner.send_signal(signal.Signals(number))

@@ -1,90 +1,126 @@
-"""What a runner knows of limited keys without asking: which are used up, and which its own jobs keep moving."""
+"""The admission step for limits: acquire what jobs need before they start, snooze jobs whose keys are exhausted."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
 
+from mayfly import log_messages
 from mayfly.clock import monotonic, pause
+from mayfly.fleet.runners import live_by_lane
 from mayfly.job import Job
-from mayfly.limits.client import JobLimits
+from mayfly.limits.client import JobLimits, open_job_limits
 from mayfly.limits.limit import AT_ONCE, LimitRequest, limit_request, strictest
 from mayfly.limits.windows import ALIGNED, Refusal
 from mayfly.queue.count import has_due
 from mayfly.queue.outcome import Outcome, OutcomeKind
-from runner.claims import next_claim
-from runner.invoke import Invoker, JobResult, PayloadError
+from runner.batch import BatchReport, Reject
+from runner.claims import next_claim_size
+from runner.invoke import Invoker, PayloadError
 
-CACHE_TTL = timedelta(seconds=0.25)  # how long a key whose slots are all in use is not asked for again
-FLOW_SECONDS = 0.5  # as much work as a runner holds: a key that stands still for longer is not waited for
+if TYPE_CHECKING:
+    from runner.main import Runner
+
+CACHE_TTL = timedelta(seconds=0.25)  # how long a key without a free slot is not queried again
+ACTIVE_SECONDS = 0.5  # jobs do not wait in the runner for a key of which no slot moved for this long
+MAX_GROUP = 100
+SHORT_WINDOW = timedelta(seconds=10)  # a group may take half a second: too much of a window shorter than this
+MAX_WAITING = 100  # jobs that wait in the runner for slots of its own jobs; the others are snoozed
+WAIT_SECONDS = 0.1
+MAX_LOOKAHEAD = timedelta(seconds=2)  # a job snoozed for a slot that this runner just used is due again by then
+MIN_JOBS_TO_YIELD = 10  # fewer do not slow other lanes down
+YIELD_FACTOR = 9  # times as long as snoozing took: such a lane uses a tenth of one runner's time
+MAX_YIELD_SECONDS = 2.0
+
+FreeSlots = Callable[[Job], int]  # how many more jobs of its type could start now
+Refuse = Callable[[Job, "ExhaustedKey"], object]
+Requests = list[tuple[Job, LimitRequest]]
+
+
+def install(runner: "Runner") -> None:
+    assigned = runner.assignment
+    runner.job_limits = open_job_limits(runner.registry.handlers, assigned.worker_id, assigned.lease_until)
+    limits = runner.limit_admission = LimitAdmission(runner.invoker, runner.job_limits)
+    runner.admission.append(limits)
+    runner.idle_steps.append(lambda: limits.wait_for_slots(runner.assignment.lane))
+    runner.after_batch.append(lambda batch, report, seconds: limits.after_batch(runner, batch, report, seconds))
+
+
+def yield_seconds(seconds: float, runners: int) -> float:
+    """How long to pause after a claim of which no job could run, so that other lanes are not slowed down.
+
+    Longer with more runners in the lane: others feel the sum of them.
+    """
+    return min(YIELD_FACTOR * seconds * runners, MAX_YIELD_SECONDS)
 
 
 @dataclass
-class Closed:
-    """A key that is known to be used up, and those that were put off for it."""
+class ExhaustedKey:
+    """A key that is known to be exhausted, and how many jobs were snoozed for it."""
 
-    denial: Refusal
+    refusal: Refusal
     at: datetime
     jitter: float
-    until: datetime  # not asked for again before
-    put_off: int = 0
+    until: datetime  # not queried again before
+    snoozed: int = 0
 
     @property
     def key(self) -> str:
-        return self.denial.need.key
+        return self.refusal.limit_key.key
 
     @property
-    def is_of_slots(self) -> bool:
-        """Free again when a job ends, whoever's that is; a window is not until its time has come."""
-        return self.denial.opens_at is None
+    def is_slot(self) -> bool:
+        """Free again when any job ends; a window opens at a known time."""
+        return self.refusal.opens_at is None
 
-    def next_turn(self) -> Outcome:
-        turn = self.denial.turn(self.at, self.put_off, self.jitter)
-        self.put_off += 1
-        waiting_for = self.denial.reason(turn, self.at)
-        return Outcome(OutcomeKind.SNOOZED, run_at=turn, keeps_attempt=True, waiting_for=waiting_for)
+    def snooze(self) -> Outcome:
+        retry_at = self.refusal.retry_at(self.at, self.snoozed, self.jitter)
+        self.snoozed += 1
+        waiting_for = self.refusal.reason(retry_at, self.at)
+        return Outcome(OutcomeKind.SNOOZED, run_at=retry_at, keeps_attempt=True, waiting_for=waiting_for)
 
 
-class ClosedKeys:
-    """By their place in the table."""
+class ExhaustedKeys:
+    """A cache: a million jobs of an exhausted key are snoozed without a query each."""
 
     def __init__(self) -> None:
-        self._closed: dict[tuple[str, str], Closed] = {}
+        self._keys: dict[tuple[str, str], ExhaustedKey] = {}
 
-    def find(self, wish: LimitRequest, now: datetime) -> Closed | None:
-        """What is known to stand in the way of that."""
-        for need in wish:
-            closed = self._closed.get(need.place)
-            if closed is not None and closed.denial.need == need and now < closed.until:
-                return closed
+    def find(self, request: LimitRequest, now: datetime) -> ExhaustedKey | None:
+        for each in request:
+            known = self._keys.get(each.row_key)
+            if known is not None and known.refusal.limit_key == each and now < known.until:
+                return known
         return None
 
-    def close(self, denial: Refusal, now: datetime, dice: Callable[[], float]) -> Closed:
-        """A window that is used up stays so until the next one opens; of slots nobody knows."""
-        known = self._closed.get(denial.need.place)
-        is_same = known is not None and known.denial == denial
+    def add(self, refusal: Refusal, now: datetime, random: Callable[[], float]) -> ExhaustedKey:
+        """A window is exhausted until the next one opens; a slot may be released at any time."""
+        row_key = refusal.limit_key.row_key
+        known = self._keys.get(row_key)
+        is_same = known is not None and known.refusal == refusal
         if known is not None and is_same and now < known.until:
             return known
-        put_off = known.put_off if known is not None and is_same else 0
-        closed = Closed(denial, now, dice(), denial.opens_at or now + CACHE_TTL, put_off)
-        self._closed[denial.need.place] = closed
-        return closed
+        snoozed = known.snoozed if known is not None and is_same else 0
+        added = ExhaustedKey(refusal, now, random(), refusal.opens_at or now + CACHE_TTL, snoozed)
+        self._keys[row_key] = added
+        return added
 
-    def ask_again(self, wish: LimitRequest) -> None:
-        """A job of ours that had this has ended."""
-        for need in wish:
-            closed = self._closed.get(need.place)
-            if closed is not None and closed.is_of_slots:
-                closed.until = closed.at
+    def expire_slots(self, request: LimitRequest) -> None:
+        """A job of this runner has released them."""
+        for each in request:
+            known = self._keys.get(each.row_key)
+            if known is not None and known.is_slot:
+                known.until = known.at
 
-    def open(self, wish: LimitRequest) -> None:
-        for need in wish:
-            self._closed.pop(need.place, None)
+    def remove(self, request: LimitRequest) -> None:
+        for each in request:
+            self._keys.pop(each.row_key, None)
 
 
-class Flow:
-    """When a slot of each key was last taken or put down, of those keys alone that our own jobs use."""
+class SlotActivity:
+    """When a slot of each key was last acquired or released by jobs of this runner."""
 
     def __init__(self) -> None:
         self._moved_at: dict[str, float] = {}
@@ -96,192 +132,191 @@ class Flow:
         for key in keys:
             self._moved_at.pop(key, None)
 
-    def goes_on(self, key: str, now: float) -> bool:
-        return now < self._moved_at.get(key, 0.0) + FLOW_SECONDS
+    def is_active(self, key: str, now: float) -> bool:
+        return now < self._moved_at.get(key, 0.0) + ACTIVE_SECONDS
 
 
-MAX_GROUP = 100
-SHORT_WINDOW = timedelta(seconds=10)  # a group may take half a second: too much of a window that is shorter than this
-MAX_WAITING = 100  # jobs in hand for slots that ours will free; those beyond are put off
-WAIT_SECONDS = 0.1
-MAX_LOOKAHEAD = timedelta(seconds=2)  # who was put off for a key that this runner has just used is due again by then
-
-Conclude = Callable[[Job, JobResult], object]
-Refuse = Callable[[Job, Closed], object]
-RoomFor = Callable[[Job], int]  # how many more jobs of its type could start now
-
-
-class Admitted(NamedTuple):
-    """Jobs in hand: who may start, who was not asked for yet, and who waits for a slot that one of ours uses."""
+class ConcurrentAdmission(NamedTuple):
+    """Jobs that may start, jobs that were not checked yet, and jobs that wait for a slot of a running job."""
 
     ready: list[Job]
     later: list[Job]
     waiting: list[Job]
 
 
-class LimitGate:
-    """One runner's. Types without limits pass it unseen."""
+class LimitAdmission:
+    """The limits of one runner. Types without limits acquire nothing."""
 
-    def __init__(self, invoker: Invoker, takings: JobLimits) -> None:
+    def __init__(self, invoker: Invoker, limits: JobLimits) -> None:
         self._invoker, self._database, self._guard = invoker, invoker.database, invoker.guard
         self._limited = invoker.registry.limited
-        self._takings, self._holdings = takings, takings.holdings
-        self._closed = ClosedKeys()
-        self._flow = Flow()  # of the keys that jobs beside the main thread use
-        self._inside: dict[int, LimitRequest] = {}  # what jobs beside the main thread have, by their ids
-        self._group = 1
-        self._used_slots = False  # by a job of the last claim
+        self._limits, self._ledger = limits, limits.ledger
+        self._exhausted = ExhaustedKeys()
+        self._activity = SlotActivity()  # of keys that concurrent jobs use
+        self._acquired: dict[int, LimitRequest] = {}  # by concurrent jobs, by their ids
+        self._group_size = 1
+        self._used_slots = False  # by a job of the running batch
+        self._last_used_slots = False  # by a job of the last batch
 
-    # --- one after the other ------------------------------------------------------------------------------
+    # --- one job after the other --------------------------------------------------------------------------
 
-    def in_turn(self, batch: Iterable[Job], conclude: Conclude) -> Iterator[Job]:
-        """Those that may run, each when its turn comes; the others are concluded. After the guard: all the rest.
+    def admit(self, jobs: Iterable[Job], reject: Reject) -> Iterator[Job]:
+        """The jobs that may run, each when its turn comes. After the guard: all the rest.
 
-        They are asked for in groups of about half a second of work: what is taken is what is about to be used.
+        Limits are acquired for groups of about half a second of work: what is acquired is about to be used.
         """
-        rest = deque(batch)
-        while self._guard.may_start and (group := self._next_group(rest, conclude)):
+        rest = iter(jobs)
+        while self._guard.may_start:
+            group, rest = self._next_group(rest, reject)
+            if not group:
+                break
             started = monotonic()
-            for job in self._granted_in_turn(group, conclude):
+            for job in self._admit_group(group, reject):
                 yield job
-                self._takings.give_back(self._database, job)
-            self._group = min(MAX_GROUP, next_claim(self._group, len(group), monotonic() - started))
-        self._holdings.release(self._database)
+                self._limits.release(self._database, job)
+            self._group_size = min(MAX_GROUP, next_claim_size(self._group_size, len(group), monotonic() - started))
+        self._ledger.flush(self._database)
         yield from rest
 
-    def _next_group(self, rest: deque[Job], conclude: Conclude) -> list[tuple[Job, LimitRequest]]:
-        """Jobs whose key is known to be exhausted are snoozed on the way, a thousand per statement.
+    def _next_group(self, rest: Iterator[Job], reject: Reject) -> tuple[Requests, Iterator[Job]]:
+        """And the jobs behind it. Jobs whose key is known to be exhausted are snoozed on the way.
 
-        A job with a short window is a group of its own: what is taken when the group begins is used in that window.
+        A job with a short window is a group of its own: a unit is acquired in the window in which it is used.
         """
-        put_off, group = putting_off(conclude), list[tuple[Job, LimitRequest]]()
-        while rest and len(group) < self._group:
-            job = rest.popleft()
-            wish = self._wish(job, conclude, put_off)
-            if wish is None:
+        group: Requests = []
+        refuse = _snooze_with(reject)
+        for job in rest:
+            request = self._request(job, reject, refuse)
+            if request is None:
                 continue
-            if has_short_window(wish):
-                if group:
-                    rest.appendleft(job)
-                    return group
-                return [(job, wish)]
-            group.append((job, wish))
-        return group
+            if group and has_short_window(request):
+                return group, chain([job], rest)
+            group.append((job, request))
+            if len(group) >= self._group_size or has_short_window(request):
+                break
+        return group, rest
 
-    def _granted_in_turn(self, group: Sequence[tuple[Job, LimitRequest]], conclude: Conclude) -> Iterator[Job]:
-        granted, denied = self._ask(group, in_turn=True)
-        for job, closed in denied:
-            conclude(job, JobResult(closed.next_turn()))
-        yield from (job for job, _wish in granted)
-        self._holdings.put_down([strictest(need for _job, wish in granted for need in wish)])
+    def _admit_group(self, group: Requests, reject: Reject) -> Iterator[Job]:
+        granted, refused = self._acquire(group, sequential=True)
+        for job, exhausted in refused:
+            reject(job, exhausted.snooze())
+        yield from (job for job, _request in granted)
+        self._ledger.release([strictest(key for _job, request in granted for key in request)])
 
-    # --- side by side -------------------------------------------------------------------------------------
+    # --- concurrent jobs ----------------------------------------------------------------------------------
 
-    def beside(self, hand: Sequence[Job], room_for: RoomFor, conclude: Conclude) -> Admitted:
-        """No more are asked for than there is room for. While a key flows, those who find it full wait in hand."""
+    def admit_concurrent(self, jobs: Sequence[Job], free_slots: FreeSlots, reject: Reject) -> ConcurrentAdmission:
+        """Acquire for no more jobs than can start now. While the slots of a key move, jobs wait for it here."""
         waiting: list[Job] = []
-        put_off = putting_off(conclude)
+        snooze = _snooze_with(reject)
 
-        def refuse(job: Job, closed: Closed) -> None:
-            if closed.is_of_slots and len(waiting) < MAX_WAITING and self._flow.goes_on(closed.key, monotonic()):
+        def refuse(job: Job, exhausted: ExhaustedKey) -> None:
+            is_active = exhausted.is_slot and self._activity.is_active(exhausted.key, monotonic())
+            if is_active and len(waiting) < MAX_WAITING:
                 waiting.append(job)
             else:
-                put_off(job, closed)
+                snooze(job, exhausted)
 
-        ready = [job for job in hand if job.id in self._inside]
-        later = [job for job in hand if job.id not in self._inside]
-        is_worth_asking = True
-        while is_worth_asking:  # whoever is refused leaves room for one behind it
-            group, later = self._asked(later, Counter(job.type for job in ready), room_for, conclude, refuse)
-            granted, denied = self._ask(group, in_turn=False)
-            self._let_in(granted)
-            for job, closed in denied:
-                refuse(job, closed)
-            ready += (job for job, _wish in granted)
-            is_worth_asking = bool(later and denied)
-        return Admitted(ready, later, waiting)
+        ready = [job for job in jobs if job.id in self._acquired]
+        later = [job for job in jobs if job.id not in self._acquired]
+        try_more = True
+        while try_more:  # a refused job leaves room for one behind it
+            group, later = self._startable(later, Counter(job.type for job in ready), free_slots, reject, refuse)
+            granted, refused = self._acquire(group, sequential=False)
+            self._note_acquired(granted)
+            for job, exhausted in refused:
+                refuse(job, exhausted)
+            ready += (job for job, _request in granted)
+            try_more = bool(later and refused)
+        self._ledger.flush(self._database)
+        return ConcurrentAdmission(ready, later, waiting)
 
-    def _asked(
-        self, hand: Sequence[Job], wanted: Counter[str], room_for: RoomFor, conclude: Conclude, refuse: Refuse
-    ) -> tuple[list[tuple[Job, LimitRequest]], list[Job]]:
-        """The first of them that there is room for, with what they need; and the others."""
-        group: list[tuple[Job, LimitRequest]] = []
+    def _startable(
+        self, jobs: Sequence[Job], starting: Counter[str], free_slots: FreeSlots, reject: Reject, refuse: Refuse
+    ) -> tuple[Requests, list[Job]]:
+        """The first jobs that could start now, with their requests; and the others."""
+        group: Requests = []
         later: list[Job] = []
-        for job in hand:
-            if room_for(job) <= wanted[job.type]:
+        for job in jobs:
+            if free_slots(job) <= starting[job.type]:
                 later.append(job)
-            elif (wish := self._wish(job, conclude, refuse)) is not None:
-                wanted[job.type] += 1
-                group.append((job, wish))
+            elif (request := self._request(job, reject, refuse)) is not None:
+                starting[job.type] += 1
+                group.append((job, request))
         return group, later
 
-    def _let_in(self, granted: Iterable[tuple[Job, LimitRequest]]) -> None:
-        for job, wish in granted:
-            self._inside[job.id] = wish
-            self._flow.note(slot_keys(wish), monotonic())
+    def _note_acquired(self, granted: Requests) -> None:
+        for job, request in granted:
+            self._acquired[job.id] = request
+            self._activity.note(slot_keys(request), monotonic())
 
-    def ended(self, jobs: Iterable[Job]) -> None:
-        """They have run, or will not. Whoever waits for what they had is asked for at once."""
+    def release(self, jobs: Iterable[Job]) -> None:
+        """Concurrent jobs have ended, or will not start."""
         for job in jobs:
-            wish = self._inside.pop(job.id, ())
-            self._holdings.put_down([wish])
-            self._closed.ask_again(wish)
-            self._flow.note(slot_keys(wish), monotonic())
-            self._flow.forget(key for key in slot_keys(wish) if not self._holdings.uses(key))
-            self._takings.ended(job)
+            request = self._acquired.pop(job.id, ())
+            self._ledger.release([request])
+            self._exhausted.expire_slots(request)
+            self._activity.note(slot_keys(request), monotonic())
+            self._activity.forget(key for key in slot_keys(request) if not self._ledger.uses(key))
+            self._limits.mark_ended(job)
 
-    def release(self) -> None:
-        self._holdings.release(self._database)
+    # --- acquiring ----------------------------------------------------------------------------------------
 
-    # --- asking -------------------------------------------------------------------------------------------
-
-    def _wish(self, job: Job, conclude: Conclude, refuse: Refuse) -> LimitRequest | None:
-        """What it needs; None where it is already clear that it can't have that."""
-        if job.type not in self._limited or self._invoker.turned_away(job) is not None:
-            return ()  # whoever runs it turns it away, and nothing should be taken for it
+    def _request(self, job: Job, reject: Reject, refuse: Refuse) -> LimitRequest | None:
+        """What a job must acquire; None if it has an outcome already."""
+        if job.type not in self._limited:
+            return ()
         handler = self._invoker.registry.handlers[job.type]
         try:
-            wish = limit_request(handler.limits, job.payload)
+            request = limit_request(handler.limits, job.payload)
         except ValueError as error:
             misfit = PayloadError(f"the payload does not fit {handler.where}: {error}")
-            conclude(job, self._invoker.steered(handler, job, misfit))
+            reject(job, self._invoker.controlled(handler, job, misfit).outcome)
             return None
-        closed = self._closed.find(wish, self._database.clock.now())
-        if closed is not None:
-            refuse(job, closed)
+        exhausted = self._exhausted.find(request, self._database.clock.now())
+        if exhausted is not None:
+            refuse(job, exhausted)
             return None
-        return wish
+        return request
 
-    def _ask(
-        self, group: Sequence[tuple[Job, LimitRequest]], in_turn: bool
-    ) -> tuple[list[tuple[Job, LimitRequest]], list[tuple[Job, Closed]]]:
-        """Who is granted what he needs, and what stands in the way of the others."""
-        if not any(wish for _job, wish in group):
+    def _acquire(self, group: Requests, sequential: bool) -> tuple[Requests, list[tuple[Job, ExhaustedKey]]]:
+        if not any(request for _job, request in group):
             return list(group), []
-        denials = self._holdings.take(self._database, [wish for _job, wish in group], in_turn)
-        granted = [asked for asked, denial in zip(group, denials, strict=True) if denial is None]
-        for _job, wish in granted:
-            self._closed.open(wish)
-            self._used_slots |= any(slot_keys(wish))
-        denied = [
-            (job, self._closed.close(denial, self._database.clock.now(), self._invoker.dice))
-            for (job, _wish), denial in zip(group, denials, strict=True)
-            if denial is not None
+        refusals = self._ledger.acquire(self._database, [request for _job, request in group], sequential)
+        granted = [each for each, refusal in zip(group, refusals, strict=True) if refusal is None]
+        for _job, request in granted:
+            self._exhausted.remove(request)
+            self._used_slots |= any(slot_keys(request))
+        refused = [
+            (job, self._exhausted.add(refusal, self._database.clock.now(), self._invoker.random))
+            for (job, _request), refusal in zip(group, refusals, strict=True)
+            if refusal is not None
         ]
-        return granted, denied
+        return granted, refused
 
-    # --- waiting ------------------------------------------------------------------------------------------
+    # --- between batches ----------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """For what was just claimed."""
-        self._used_slots = False
+    def after_batch(self, runner: "Runner", batch: Sequence[Job], report: BatchReport, seconds: float) -> None:
+        """If all jobs of a batch were snoozed, pause for runners of other lanes, where there are any."""
+        self._last_used_slots, self._used_slots = self._used_slots, False
+        if report.snoozed.total() != len(batch):
+            return
+        runner.buffer.flush()  # nothing is held back during the pause
+        if len(batch) < MIN_JOBS_TO_YIELD:
+            return
+        live = self._database.read(live_by_lane)
+        ours = live.pop(runner.assignment.lane, 1)
+        if live:
+            rest = yield_seconds(seconds, ours)
+            runner.log.say(log_messages.yielded_to_other_lanes(len(batch), rest))
+            pause(rest)
 
-    def await_slots(self, lane: str) -> bool:
-        """Whether, in a lane that is empty just now, it is worth claiming again, after a moment.
+    def wait_for_slots(self, lane: str) -> bool:
+        """Whether an empty lane should be claimed again, after a moment.
 
-        Only for a runner that has just used a slot, which others were put off for: they come back within seconds.
+        Only for a runner that has just used a slot: jobs that were snoozed for it are due again within seconds.
         """
-        if not self._used_slots:
+        if not self._last_used_slots:
             return False
         soon = self._database.clock.now() + MAX_LOOKAHEAD
         if not self._database.read(lambda connection: has_due(connection, lane, soon)):
@@ -290,13 +325,13 @@ class LimitGate:
         return True
 
 
-def putting_off(conclude: Conclude) -> Refuse:
-    return lambda job, closed: conclude(job, JobResult(closed.next_turn()))
+def _snooze_with(reject: Reject) -> Refuse:
+    return lambda job, exhausted: reject(job, exhausted.snooze())
 
 
-def has_short_window(wish: LimitRequest) -> bool:
-    return any(ALIGNED.get(need.limit.span, SHORT_WINDOW) < SHORT_WINDOW for need in wish)
+def has_short_window(request: LimitRequest) -> bool:
+    return any(ALIGNED.get(each.limit.span, SHORT_WINDOW) < SHORT_WINDOW for each in request)
 
 
-def slot_keys(wish: LimitRequest) -> list[str]:
-    return [need.key for need in wish if need.limit.span == AT_ONCE]
+def slot_keys(request: LimitRequest) -> list[str]:
+    return [each.key for each in request if each.limit.span == AT_ONCE]

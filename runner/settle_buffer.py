@@ -1,4 +1,4 @@
-"""Outcomes on their way to the table: written together while jobs are fast, at once where they are not."""
+"""Outcomes that are not yet written: several per transaction while jobs are fast, at once where they are slow."""
 
 from collections import Counter
 
@@ -21,113 +21,106 @@ FAST_SECONDS = 0.005
 
 
 class SettleBuffer:
-    """Holds what is finished and not yet written. Whatever is lost with it is run again, never lost."""
+    """If the process dies, the jobs in here are run again."""
 
     def __init__(self, database: Database, settler: Settler, log: Log) -> None:
         self._database = database
         self._settler = settler
         self._log = log
-        self._waiting: list[Settlement] = []
-        self._uncounted: list[Settlement] = []  # written, and not yet among the totals
-        self._lost: Counter[Key] = Counter()  # likewise: jobs that somebody else owns now
-        self._oldest = 0.0
-        self._seconds: dict[str, float] = {}  # what a job of each type took of late
+        self._buffered: list[Settlement] = []
+        self._oldest_at = 0.0
+        self._uncounted: list[Settlement] = []  # written, and not yet in the totals
+        self._lost: Counter[Key] = Counter()  # jobs whose lease was lost, not yet in the totals
+        self._seconds: dict[str, float] = {}  # the recent duration of each type
+        self.fast_types: set[str] = set()  # before a job of any other type the buffer is written
         self.tally: Tally = {}
 
-    def add(self, settlement: Settlement, at_once: bool = False) -> None:
-        if at_once and not self._waiting and self._settle_done(settlement):
+    def add(self, settlement: Settlement, commit_now: bool = False) -> None:
+        if settlement.duration_ms or settlement.job.type not in self.fast_types:
+            self._note_duration(settlement)
+        if commit_now:
+            self._settle_now(settlement)
             return
         now = monotonic()
-        if not self._waiting:
-            self._oldest = now
-        self._waiting.append(settlement)
-        self._learn(settlement)
-        if at_once:
-            self._write(count=False)
-        elif len(self._waiting) > MAX_BUFFERED or now - self._oldest >= MAX_BUFFER_SECONDS:
-            self._write()
+        if not self._buffered:
+            self._oldest_at = now
+        self._buffered.append(settlement)
+        if len(self._buffered) > MAX_BUFFERED or now - self._oldest_at >= MAX_BUFFER_SECONDS:
+            self.write()
 
-    def _settle_done(self, settlement: Settlement) -> bool:
-        """Most that is to be committed at once is plainly done, and a commit a job is dear enough."""
-        job = settlement.job
-        if settlement.outcome is not DONE or has_followups(job):
-            return False
-        if not settle_done(self._database, self._settler.worker_id, settlement):
-            return False
-        self._uncounted.append(settlement)
-        self._learn(settlement)
-        return True
-
-    def before(self, type_name: str) -> None:
-        """What is finished must not wait behind a job that may be slow."""
-        if self._waiting and self._seconds.get(type_name, FAST_SECONDS) >= FAST_SECONDS:
-            self._write()
+    def write(self) -> None:
+        """Settle what is buffered, with its totals."""
+        if self._buffered:
+            settled = settle(self._database, self._settler, self._buffered, self.tally)
+            self._buffered, self.tally = [], settled.tally
+            if settled.lost or settled.events:
+                self._log_settled(settled)
 
     def flush(self) -> None:
-        """Nothing waits any more, neither outcomes nor figures."""
-        if self._waiting:
-            self._write()
-        self._count()
-
-    def _count(self) -> None:
+        """Nothing is left to write, neither outcomes nor totals."""
+        self.write()
         if self._uncounted or self._lost:
             counted = count(self._uncounted, self._database.clock.now())
             counted = add(counted, {key: Count(jobs) for key, jobs in self._lost.items()})
             self._uncounted, self._lost, tally = [], Counter(), self.tally
             self.tally = self._database.run(lambda c: add_to_totals(c, self._settler, tally, counted))
 
-    def _write(self, count: bool = True) -> None:
-        settled = settle(self._database, self._settler, self._waiting, self.tally, count)
-        if not count:
-            self._uncounted += settled.settlements
-        self._take_note(settled)
-
-    def _take_note(self, settled: Settled) -> None:
-        self._waiting = []
-        self.tally = settled.tally
-        for job in settled.lost:
-            self.note_lost(job)
-        self._tell(settled)
-
     def note_lost(self, job: Job) -> None:
-        """Nothing of it was written; that it happened is told, and counted with the next figures."""
+        """Nothing was written for it; it is logged, and counted with the next totals."""
         self._log.say(log_messages.lost_lease(job.id, job.type))
         self._lost[job.lane, job.type, LOST_TOTALS] += 1
-
-    def _tell(self, settled: Settled) -> None:
-        for event in settled.events:
-            self._log.say(event)
-
-    def settle_in(self, transaction: JobTransaction, settlement: Settlement) -> None:
-        """Settle a job in the transaction its handler opened, and commit both."""
-        self.tally = self._commit(transaction, settlement, count=True).tally
-        self._learn(settlement)
-
-    def settle_beside(self, transaction: JobTransaction, settlement: Settlement) -> None:
-        """The same in another thread, where nothing of ours may be changed; `count_later` follows in the main one."""
-        self._commit(transaction, settlement, count=False)
 
     def count_later(self, settlement: Settlement) -> None:
         self._uncounted.append(settlement)
 
-    def _commit(self, transaction: JobTransaction, settlement: Settlement, count: bool) -> Settled:
+    def settle_in_transaction(self, transaction: JobTransaction, settlement: Settlement) -> None:
+        """Settle a job in the transaction that its handler opened, and commit both."""
+        self.tally = self._commit(transaction, settlement, with_totals=True).tally
+        self._note_duration(settlement)
+
+    def settle_in_thread(self, transaction: JobTransaction, settlement: Settlement) -> None:
+        """The same in another thread, where no state of this object may change; `count_later` follows."""
+        self._commit(transaction, settlement, with_totals=False)
+
+    def _settle_now(self, settlement: Settlement) -> None:
+        """One commit per job, so its totals are left to `flush`."""
+        if not self._buffered and self._settle_done(settlement):
+            self._uncounted.append(settlement)
+            return
+        self._buffered.append(settlement)
+        settled = settle(self._database, self._settler, self._buffered, self.tally, with_totals=False)
+        self._buffered = []
+        self._uncounted += settled.settlements
+        self._log_settled(settled)
+
+    def _settle_done(self, settlement: Settlement) -> bool:
+        """One UPDATE for a job that is plainly done, without a batch, a chain or buffered jobs."""
+        if settlement.outcome is not DONE or has_followups(settlement.job):
+            return False
+        return settle_done(self._database, self._settler.worker_id, settlement)
+
+    def _log_settled(self, settled: Settled) -> None:
+        for job in settled.lost:
+            self.note_lost(job)
+        for event in settled.events:
+            self._log.say(event)
+
+    def _commit(self, transaction: JobTransaction, settlement: Settlement, with_totals: bool) -> Settled:
         now = self._database.clock.now()
-        ready = SettleTransaction(self._settler, [settlement], now, self.tally, with_totals=count)
-        settled = transaction.run(ready.write)
+        settling = SettleTransaction(self._settler, [settlement], now, self.tally, with_totals=with_totals)
+        settled = transaction.run(settling.write)
         if settled.lost:
             lost = LostLease(settlement.job.id)
-            transaction.undo(lost)
+            transaction.rollback(lost)
             raise lost
         transaction.commit()
-        self._tell(ready.after_commit(transaction.database, settled))
+        self._log_settled(settling.after_commit(transaction.database, settled))
         return settled
 
-    def _learn(self, settlement: Settlement) -> None:
-        took_ms, type_name = settlement.duration_ms, settlement.job.type
-        if took_ms is None:
+    def _note_duration(self, settlement: Settlement) -> None:
+        if settlement.duration_ms is None:
             return
-        known = self._seconds.get(type_name)
-        if known is None:
-            self._seconds[type_name] = took_ms / 1000
-        elif known or took_ms:
-            self._seconds[type_name] = (known + took_ms / 1000) / 2
+        type_name, seconds = settlement.job.type, settlement.duration_ms / 1000
+        average = (self._seconds.get(type_name, seconds) + seconds) / 2
+        self._seconds[type_name] = average
+        (self.fast_types.add if average < FAST_SECONDS else self.fast_types.discard)(type_name)

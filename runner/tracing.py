@@ -1,8 +1,8 @@
-"""Spans of a runner: each claim, and each job as a part of the trace in which it was enqueued."""
+"""Spans of a runner: one per claim, and one per job in the trace in which it was enqueued."""
 
 from collections.abc import Sequence
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import context
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -14,38 +14,56 @@ from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
 from mayfly.monitoring.tracing import NOWHERE, cycle_context, exporter_for, provider_for, within
 from mayfly.queue.outcome import Outcome, OutcomeKind
-from mayfly.registry import Hooks
 from mayfly.settings import Settings
-from runner.claims import Claims
+from runner.claims import Claim
+
+if TYPE_CHECKING:
+    from runner.main import Runner
 
 CONTEXTS = "SELECT id, trace_context FROM mayfly_jobs WHERE {ids of id} AND trace_context IS NOT NULL"
 FAILURES = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD)
-LAST_SECONDS = 1.0  # for what is left to be exported when a runner ends
+EXPORT_SECONDS = 1.0  # for the last spans when a runner ends
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-class Tracing:
-    """Of one runner. To its handlers it is a hook, around those that the settings name."""
+def install(runner: "Runner") -> None:
+    tracing = Tracing(runner.settings, runner.assignment, runner.database)
+    runner.observers.insert(0, tracing)  # around the hooks
+    runner.claim_middleware.append(tracing.trace_claims)
+    runner.on_close.append(tracing.close)
 
-    def __init__(self, settings: Settings, assignment: Assignment) -> None:
+
+class Tracing:
+    """An observer of jobs, and a middleware of claims."""
+
+    def __init__(self, settings: Settings, assignment: Assignment, database: Database) -> None:
+        self._database = database
+        self._lane = assignment.lane
         self._provider = provider_for(settings)
         self._provider.add_span_processor(BatchSpanProcessor(exporter_for(settings)))
         self._tracer = self._provider.get_tracer("mayfly")
         self._cycle = cycle_context(settings, assignment.cycle_id)
         self._worker_id = assignment.worker_id
-        self._parents: dict[int, str] = {}  # of jobs that are claimed, and were enqueued in a trace
+        self._parents: dict[int, str] = {}  # trace contexts of claimed jobs, by id
         self._spans: dict[int, Span] = {}
-        self.hooks: Hooks | None = None
 
-    def claim_span(self, lane: str) -> Any:
-        attributes = {"mayfly.lane": lane, "mayfly.worker_id": self._worker_id}
-        return self._tracer.start_as_current_span("claim", within(self._cycle), attributes=attributes)
+    def trace_claims(self, claim: Claim) -> Claim:
+        attributes = {"mayfly.lane": self._lane, "mayfly.worker_id": self._worker_id}
 
-    def learn(self, database: Database, batch: Sequence[Job]) -> None:
-        """Asked for here, where somebody wants to know: other claims do without the column."""
+        def traced(size: int) -> list[Job]:
+            with self._tracer.start_as_current_span("claim", within(self._cycle), attributes=attributes) as span:
+                batch = claim(size)
+                span.set_attribute("mayfly.queue", len(batch))
+            self._read_parents(batch)
+            return batch
+
+        return traced
+
+    def _read_parents(self, batch: Sequence[Job]) -> None:
+        """A query of its own: claims without tracing do not read the column."""
         if batch:
             ids = [job.id for job in batch]
-            found = database.read(lambda connection: connection.execute(CONTEXTS, ids=ids).all())
+            found = self._database.read(lambda connection: connection.execute(CONTEXTS, ids=ids).all())
             self._parents.update(found)
 
     def before(self, job: Job) -> None:
@@ -54,7 +72,7 @@ class Tracing:
         links = []
         if traceparent is not None:
             extracted = _PROPAGATOR.extract({"traceparent": traceparent}, NOWHERE)
-            if get_current_span(extracted).get_span_context().is_valid:  # a row may say anything
+            if get_current_span(extracted).get_span_context().is_valid:  # a row may contain anything
                 parent, links = extracted, [Link(self._cycle)]
         span = self._tracer.start_span(
             f"job {job.type}",
@@ -71,13 +89,9 @@ class Tracing:
         )
         self._spans[job.id] = span
         context.attach(set_span_in_context(span, NOWHERE))
-        if self.hooks is not None:
-            self.hooks.before(job)
 
     def after(self, job: Job, outcome: Outcome) -> None:
-        if self.hooks is not None:
-            self.hooks.after(job, outcome)
-        context.attach(NOWHERE)  # a token of another thread or task could not be given back here
+        context.attach(NOWHERE)  # a token of another thread or task cannot be reset here
         span = self._spans.pop(job.id, None)
         if span is None:  # it was interrupted before it began
             return
@@ -87,20 +101,7 @@ class Tracing:
         span.end()
 
     def close(self) -> None:
-        """A collector that does not answer is left alone soon: this process ends without waiting for threads."""
+        """A collector that does not answer is not waited for: the process ends without joining threads."""
         last = Thread(target=self._provider.shutdown, daemon=True)
         last.start()
-        last.join(LAST_SECONDS)
-
-
-class TracedClaims(Claims):
-    def __init__(self, tracing: Tracing, *given: Any) -> None:
-        super().__init__(*given)
-        self._tracing = tracing
-
-    def _claim(self, size: int) -> list[Job]:
-        with self._tracing.claim_span(self.lane) as span:
-            batch = super()._claim(size)
-            span.set_attribute("mayfly.queue", len(batch))
-        self._tracing.learn(self._database, batch)
-        return batch
+        last.join(EXPORT_SECONDS)

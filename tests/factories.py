@@ -7,12 +7,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select
 
-from mayfly.clock import Clock, host_now, milliseconds, since_boot
+from mayfly.clock import Clock, host_now, since_boot
 from mayfly.db.database import Database
 from mayfly.job import Job
 from mayfly.schema.metadata import jobs
-from mayfly.stats.histograms import Count, bucket
-from mayfly.stats.totals import ADDED_UP, write_totals
 from tests.looking import run
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -55,16 +53,6 @@ def insert_rows(database: Database, count: int = 1, **columns: Any) -> list[int]
 
 def insert_row(database: Database, **columns: Any) -> int:
     return insert_rows(database, 1, **columns)[0]
-
-
-def insert_runs(
-    database: Database, type_name: str, seconds: float, number: int = 20, *, outcome: str = "done",
-    lane: str = "default", age: timedelta = timedelta(hours=1),
-) -> None:  # fmt: skip
-    """The totals of an earlier cycle: so many runs that took so long."""
-    cycle_id = milliseconds(database.clock.now() - age)
-    counted = {(lane, type_name, outcome): Count(number, {bucket(round(1000 * seconds)): number})}
-    database.run(lambda connection: write_totals(connection, cycle_id, ADDED_UP, counted))
 
 
 def get_row(database: Database, job_id: int | None) -> Row[Any]:

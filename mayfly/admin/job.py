@@ -19,7 +19,6 @@ from mayfly.queue.pauses import load_pauses
 from mayfly.registry import Registry
 from mayfly.schema.tables import PENDING, PRIORITIES, PROCESSING
 from mayfly.settings import Settings
-from mayfly.stats.totals import read_usual
 
 MAX_ATTEMPTS_SHOWN = 100
 MAX_JOBS_BEFORE = 1000
@@ -146,7 +145,6 @@ def diagnose(
         host=host,
         last_cycle_at=last_cycle and utc_from_driver(last_cycle),
         planner=host_of(planner) if planner and utc_from_driver(lease_until) > now else None,
-        usual_seconds=read_usual(connection, now).of(row.lane).get(row.type) if row.status == PENDING else None,
         slot_holders=_slot_holders(connection, row, now),
         has_handler=has_handler,
         nearest_type=None if has_handler else registry.nearest(row.type),

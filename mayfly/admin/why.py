@@ -90,7 +90,6 @@ class JobDiagnosis:
     host: str | None = None  # of its runner
     last_cycle_at: datetime | None = None
     planner: str | None = None  # the host whose cycle is planning now
-    usual_seconds: float | None = None  # that jobs of its type take, where that is long
     slot_holders: tuple[SlotHolder, ...] = ()
     has_handler: bool = True
     nearest_type: str | None = None
@@ -107,7 +106,7 @@ def explain(known: JobDiagnosis) -> list[Reason]:
     blocking = [*_will_end(known), *_paused(known)]
     if known.row.run_at > known.now:
         return [*blocking, _not_due(known), *_slots(known), *_expiry(known), *_progress(known)]
-    waiting = [*blocking, *_failures(known), *_deferred(known), *_backlog(known)]
+    waiting = [*blocking, *_failures(known), *_interrupted(known), *_backlog(known)]
     return [*(waiting or [_next(known)]), *_expiry(known), *_progress(known)]
 
 
@@ -197,12 +196,12 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
         yield Reason("suspect", f"It waits for a runner of its own: {cause}.")
 
 
-def _deferred(known: JobDiagnosis) -> Iterator[Reason]:
-    """It was released because its runner had less time left than it needs: an inference from the row."""
-    row, usual = known.row, known.usual_seconds
-    if usual is not None and row.claims > row.attempts and not row.slices:
-        because = f"its type usually takes up to {usual:g} s, and its runner had less time left"
-        yield Reason("deferred", f"It was released: {because}. A fresh runner will take it.")
+def _interrupted(known: JobDiagnosis) -> Iterator[Reason]:
+    times = known.row.interruptions
+    if times:
+        often = "once" if times == 1 else f"{times} times"
+        text = f"It was interrupted {often} by the end of a window; a fresh runner starts with it."
+        yield Reason("interrupted", text)
 
 
 def _backlog(known: JobDiagnosis) -> Iterator[Reason]:

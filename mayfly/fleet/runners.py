@@ -1,7 +1,7 @@
 """The rows of runners: written with the plan, taken over by the runner, closed by the process that saw its end."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 from mayfly import json_text
@@ -38,9 +38,7 @@ class Assignment:
     lease_until: datetime
     is_long: bool = False  # it may outlive its dispatcher; a lease keeper renews its lease
     stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
-    is_whole: bool = True  # its window is as long as any that it could have
-    usual: Mapping[str, float] = field(default_factory=dict)  # types that take long, and how many seconds
-    begins_with: int | None = None  # a job that waits for a whole window
+    begins_with: int | None = None  # its first job: one that was interrupted when a window ended
 
     def as_text(self) -> str:
         """As JSON, for argv and the preload process. Contains no secret: argv is public."""

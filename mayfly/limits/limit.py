@@ -1,4 +1,4 @@
-"""What a handler may use only so much of: declared beside it, with a key that its payload fills."""
+"""Declare limits: so many jobs at a time, or so many per window, for each key that a payload fills in."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from mayfly.errors import BadLimit
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import KEY_LENGTH
 
-AT_ONCE = "at once"  # the span of a limit that counts what runs, not what began in a window
+AT_ONCE = "at once"  # the span of a concurrency limit: it counts running jobs, not starts in a window
 SPANS = ("second", "minute", "hour", "day", "week", "month")
 MAX_LIMIT = 1_000_000_000  # fits the column everywhere
 
@@ -18,7 +18,7 @@ _FIELD = re.compile(r"\{([^{}]*)\}")
 
 
 class NoKey(ValueError):
-    """A payload from which a limit's key cannot be made, and why."""
+    """A limit's key cannot be made from a payload."""
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class Limit:
     template: str
     most: int
     span: str = AT_ONCE
-    zone: str = "UTC"  # in which days, weeks and months begin
+    zone: str = "UTC"  # where days, weeks and months begin
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         return tuple(_FIELD.findall(self.template))
 
     def key_for(self, payload: Mapping[str, Any]) -> str:
-        """The template with the payload's values in it, or the reason why there is no such key."""
+        """The template with the payload's values; raises NoKey with the reason."""
         values = {name: self._value(name, payload) for name in self.fields}
         key = _FIELD.sub(lambda found: values[found[1]], self.template)
         problem = key_problem(key)
@@ -46,7 +46,7 @@ class Limit:
             raise NoKey(f"its limit {self.template!r} needs the field {name!r}, which is missing")
         value = payload[name]
         if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-            raise NoKey(f"its limit {self.template!r} needs a text or a whole number in the field {name!r}")
+            raise NoKey(f"its limit {self.template!r} needs a text or an integer in the field {name!r}")
         return str(value)
 
     @cached_property
@@ -55,33 +55,33 @@ class Limit:
         return re.compile(".+".join(map(re.escape, literals)), re.DOTALL)
 
     def fits(self, key: str) -> bool:
-        """Whether some payload would give this key."""
+        """Whether a payload could give this key."""
         return self._pattern.fullmatch(key) is not None and key_problem(key) is None
 
 
 class LimitKey(NamedTuple):
-    """One unit of one limit's key."""
+    """A key with its limit: one unit of it is acquired."""
 
     key: str
     limit: Limit
 
     @property
-    def place(self) -> tuple[str, str]:
-        """Which row counts it."""
+    def row_key(self) -> tuple[str, str]:
+        """The row of mayfly_limits that counts it."""
         return self.key, self.limit.span
 
 
-LimitRequest = tuple[LimitKey, ...]  # all of them, or none
+LimitRequest = tuple[LimitKey, ...]  # all of them are acquired, or none
 
 
 def concurrency(key: str, most: int) -> Limit:
-    """At most so many jobs at a time for each key: concurrency("smtp:{account}", 2)."""
+    """At most `most` jobs at a time per key: concurrency("smtp:{account}", 2)."""
     return _checked(f"concurrency({key!r}, {most!r})", Limit(key, most))
 
 
 def rate(key: str, most: int, *, per: str, tz: str = "UTC") -> Limit:
-    """At most so many in each window for each key: rate("sender:{account}", 50, per="day", tz="Europe/Berlin")."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # whoever declares no rate need not load it
+    """At most `most` jobs per window and key: rate("sender:{account}", 50, per="day", tz="Europe/Berlin")."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # slow to import, and only rates need it
 
     called = f"rate({key!r}, {most!r}, per={per!r})"
     if per not in SPANS:
@@ -95,7 +95,7 @@ def rate(key: str, most: int, *, per: str, tz: str = "UTC") -> Limit:
 
 def _checked(called: str, limit: Limit) -> Limit:
     if type(limit.most) is not int or not 1 <= limit.most <= MAX_LIMIT:
-        raise BadLimit(called, "how many must be a whole number of 1 or more")
+        raise BadLimit(called, "how many must be an integer of 1 or more")
     if not isinstance(limit.template, str):
         raise BadLimit(called, "the key must be a text such as 'smtp:{account}'")
     problem = key_problem(limit.template)
@@ -116,16 +116,16 @@ def key_problem(key: str) -> str | None:
 
 
 def limit_request(limits: Iterable[Limit], payload: Mapping[str, Any]) -> LimitRequest:
-    """What a job with this payload needs to start. What counts in the same row counts once, at its strictest."""
+    """What a job with this payload must acquire. Limits with the same row count once, the strictest of them."""
     if not isinstance(payload, Mapping):
         raise NoKey("it is no JSON object")
     return strictest(LimitKey(each.key_for(payload), each) for each in limits)
 
 
-def strictest(needs: Iterable[LimitKey]) -> LimitRequest:
+def strictest(keys: Iterable[LimitKey]) -> LimitRequest:
     found: dict[tuple[str, str], LimitKey] = {}
-    for need in needs:
-        known = found.get(need.place)
-        if known is None or need.limit.most < known.limit.most:
-            found[need.place] = need
+    for each in keys:
+        known = found.get(each.row_key)
+        if known is None or each.limit.most < known.limit.most:
+            found[each.row_key] = each
     return tuple(found.values())

@@ -1,4 +1,4 @@
-"""When the windows of a rate begin and end. Pure: now is an argument."""
+"""Decide what may be acquired: the end of rate windows, what is available, when to try again. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -47,95 +47,99 @@ def _zone(name: str) -> ZoneInfo:
     return ZoneInfo(name)
 
 
-MIN_RETRY_SECONDS = 1.0  # a slot is freed when a job ends, and nobody knows when that is
-JOBS_PER_STEP = 100  # those who wait for slots come back a hundred at a time, not all at once
+MIN_RETRY_SECONDS = 1.0  # a slot is released when a job ends, which is not known in advance
+JOBS_PER_STEP = 100  # jobs that wait for slots are due a hundred at a time, not all at once
 STEP_SECONDS = 0.1
 MAX_RETRY_SECONDS = 600.0
-MAX_WAIT = timedelta(hours=1)  # no further ahead are jobs spread over windows to come: the limit may be raised
+MAX_WAIT = timedelta(hours=1)  # jobs are spread over windows no further ahead: the limit may be raised
 
 
 class RateWindow(NamedTuple):
-    """What a row says; that of a limit on how many at a time says no more than `most`."""
+    """A row of mayfly_limits; for a concurrency limit only `most` counts."""
 
     most: int = 0
     used: int = 0
-    opens_at: datetime | None = None  # when it ends and the next one opens; None: there was none yet
+    opens_at: datetime | None = None  # when the next window opens; None: there was none yet
 
 
 class Refusal(NamedTuple):
-    """What stands in the way."""
+    """The exhausted key of a request."""
 
-    need: LimitKey
-    opens_at: datetime | None = None  # None: a slot, which is free when somebody else's job has ended
+    limit_key: LimitKey
+    opens_at: datetime | None = None  # None: a slot, which is free when another job has ended
 
-    def turn(self, now: datetime, position: int, jitter: float) -> datetime:
-        """When a job should ask again before which so many others were put off by the same key.
+    def retry_at(self, now: datetime, position: int, jitter: float) -> datetime:
+        """When a job should try again that was snoozed as number `position` for this key.
 
-        A million that all come back in the same minute would all have to be put off again, minute after minute: so
-        each comes when a window has room for it, as far as windows that begin within the hour can tell.
+        A million jobs that are all due in the same minute would all be snoozed again, minute after minute: so each
+        is due when a window has room for it, as far as the windows of the next hour can tell.
         """
         if self.opens_at is None:
             later = min(position // JOBS_PER_STEP * STEP_SECONDS, MAX_RETRY_SECONDS)
             return now + timedelta(seconds=MIN_RETRY_SECONDS + jitter + later)
-        width = ALIGNED.get(self.need.limit.span, MAX_WAIT)
-        windows = min(position // self.need.limit.most, MAX_WAIT // width - 1)
+        width = ALIGNED.get(self.limit_key.limit.span, MAX_WAIT)
+        windows = min(position // self.limit_key.limit.most, MAX_WAIT // width - 1)
         return self.opens_at + windows * width
 
-    def reason(self, turn: datetime, now: datetime) -> str:
-        """As the job's `waiting_for`."""
-        key, limit = self.need
+    def reason(self, retry_at: datetime, now: datetime) -> str:
+        """For the job's column `waiting_for`."""
+        key, limit = self.limit_key
         if self.opens_at is None:
             rest = f": {limit.most} of {limit.most} in use"
         else:
-            rest = f" opens at {turn:{_digits(turn, now)}} UTC"
+            rest = f" opens at {retry_at:{_time_format(retry_at, now)}} UTC"
         return f"limit {key[: KEY_LENGTH - len(rest) - len('limit ')]}{rest}"
 
 
-def _digits(at: datetime, now: datetime) -> str:
+def _time_format(at: datetime, now: datetime) -> str:
     day = "" if at.date() == now.date() else "%Y-%m-%d "
     return f"{day}%H:%M:%S" if at.second else f"{day}%H:%M"
 
 
 @dataclass
 class Availability:
-    """What there is of each key: read under its lock, changed by what is granted, then written back."""
+    """What is left of each key: read under its lock, changed by what is acquired, then written back."""
 
     windows: dict[tuple[str, str], RateWindow] = field(default_factory=dict)
     others: Counter[str] = field(default_factory=Counter)  # slots of other runners
-    ours: Counter[str] = field(default_factory=Counter)  # slots that our running jobs use
+    ours: Counter[str] = field(default_factory=Counter)  # slots of this runner's jobs
 
-    def decide(self, wishes: Sequence[LimitRequest], now: datetime, in_turn: bool = False) -> list[Refusal | None]:
-        """For each wish what stands in its way, or None if all of it is granted.
+    def decide(
+        self, requests: Sequence[LimitRequest], now: datetime, sequential: bool = False
+    ) -> list[Refusal | None]:
+        """For each request its refusal, or None if all of it is acquired.
 
-        Of jobs that run one after the other (`in_turn`) only one at a time uses a slot: it is enough for all of them.
+        Of jobs that run one after the other (`sequential`) only one at a time uses a slot: one is enough for all.
         """
-        shared: set[str] | None = set() if in_turn else None
-        return [self._decide(wish, now, shared) for wish in wishes]
+        shared: set[str] | None = set() if sequential else None
+        return [self._decide(request, now, shared) for request in requests]
 
-    def _decide(self, wish: LimitRequest, now: datetime, shared: set[str] | None) -> Refusal | None:
-        denials = [each for need in wish if (each := self._denial(need, now, shared)) is not None]
-        if denials:
-            return max(denials, key=lambda each: each.opens_at or now)
-        for need in wish:
-            self._grant(need, shared)
+    def _decide(self, request: LimitRequest, now: datetime, shared: set[str] | None) -> Refusal | None:
+        refusals = [each for key in request if (each := self._refusal(key, now, shared)) is not None]
+        if refusals:
+            return max(refusals, key=lambda each: each.opens_at or now)
+        for key in request:
+            self._acquire(key, shared)
         return None
 
-    def _denial(self, need: LimitKey, now: datetime, shared: set[str] | None) -> Refusal | None:
-        key, limit = need
+    def _refusal(self, limit_key: LimitKey, now: datetime, shared: set[str] | None) -> Refusal | None:
+        key, limit = limit_key
         if limit.span == AT_ONCE:
             free = limit.most - self.others[key] - self.ours[key]
-            return None if free > 0 or (shared and key in shared) else Refusal(need)
-        window = self.windows.get(need.place, RateWindow())
+            return None if free > 0 or (shared and key in shared) else Refusal(limit_key)
+        window = self.windows.get(limit_key.row_key, RateWindow())
         if window.opens_at is None or window.opens_at <= now:
-            window = self.windows[need.place] = RateWindow(limit.most, 0, window_end(now, limit.span, limit.zone))
-        return None if window.used < limit.most else Refusal(need, window.opens_at)
+            window = RateWindow(limit.most, 0, window_end(now, limit.span, limit.zone))
+            self.windows[limit_key.row_key] = window
+        return None if window.used < limit.most else Refusal(limit_key, window.opens_at)
 
-    def _grant(self, need: LimitKey, shared: set[str] | None) -> None:
-        if need.limit.span != AT_ONCE:
-            window = self.windows[need.place]
-            self.windows[need.place] = window._replace(used=window.used + 1)
+    def _acquire(self, limit_key: LimitKey, shared: set[str] | None) -> None:
+        key, limit = limit_key
+        if limit.span != AT_ONCE:
+            window = self.windows[limit_key.row_key]
+            self.windows[limit_key.row_key] = window._replace(used=window.used + 1)
         elif shared is None:
-            self.ours[need.key] += 1
-        elif need.key not in shared:
-            shared.add(need.key)
-            self.ours[need.key] += 1
+            self.ours[key] += 1
+        elif key not in shared:
+            shared.add(key)
+            self.ours[key] += 1

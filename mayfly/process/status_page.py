@@ -9,9 +9,8 @@ from pathlib import Path
 from mayfly.errors import StateDirUnsafe
 
 SIZE = 6 * 4096
-# magic, slices put aside, hard deadline, done, failed, busy µs, slots ever used, too much memory, jobs deferred,
-# transactions repeated
-_HEADER = struct.Struct("=4sidQQQQQQQ")
+# magic, slices, hard deadline, done, failed, busy µs, slots ever used, too much memory, transactions repeated
+_HEADER = struct.Struct("=4sidQQQQQQ")
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
 SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # the most jobs that can run at once in one runner
@@ -39,7 +38,6 @@ class RunnerStatus:
     failed: int = 0
     busy_ms: float = 0.0
     sliced: int = 0  # jobs that go on in the next cycle
-    deferred: int = 0  # jobs that wait for a runner with more time
     too_large: int = 0  # bytes of memory for which its lease keeper has killed it
     repeats: int = 0  # transactions that had to be run again: deadlocks and the like
 
@@ -100,7 +98,7 @@ class StatusPage:
             self._integers[3] = self._failed
         self._integers[4] = int(self._busy * 1e6)
 
-    def window_of(self, job_id: int) -> RunningJob | None:
+    def running_job(self, job_id: int) -> RunningJob | None:
         """When a job of this process started, and its own timeout; None if it is not running."""
         found = self._slots.get(job_id)
         if found is None:
@@ -113,12 +111,11 @@ class StatusPage:
         for slot, _started in self._slots.values():
             self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = FREE_SLOT
 
-    def note_aside(self, sliced: int, deferred: int) -> None:
-        self._halves[1] = sliced
-        self._integers[7] = deferred
+    def note_sliced(self, jobs: int) -> None:
+        self._halves[1] = jobs
 
     def note_repeats(self, transactions: int) -> None:
-        self._integers[8] = transactions
+        self._integers[7] = transactions
 
     def expect_end_by(self, hard_deadline: float) -> None:
         self._reals[1] = hard_deadline
@@ -152,7 +149,7 @@ def read_status_page(path: Path) -> RunnerStatus | None:
 
 def _parse(content: bytes) -> RunnerStatus:
     _magic, sliced, hard_deadline, done, failed, busy, used, *rest = _HEADER.unpack_from(content)
-    too_large, deferred, repeats = rest
+    too_large, repeats = rest
     slots = _SLOT.iter_unpack(content[_HEADER.size : _HEADER.size + min(used, SLOTS) * _SLOT.size])
     running = tuple(RunningJob(job_id, started, timeout or None) for job_id, started, timeout in slots if job_id)
-    return RunnerStatus(running, hard_deadline, done, failed, busy / 1000, sliced, deferred, too_large, repeats)
+    return RunnerStatus(running, hard_deadline, done, failed, busy / 1000, sliced, too_large, repeats)

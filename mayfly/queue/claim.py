@@ -53,7 +53,7 @@ class Claimant:
     lane: str
     lease_until: datetime
     fresh: bool = True  # has run nothing yet: only such a runner may take a job that crashed another
-    begins_with: int | None = None  # id of a job to claim alone, before all others
+    begins_with: int | None = None  # an interrupted job, which comes before all others
 
 
 class ClaimCursor(NamedTuple):

@@ -4,14 +4,14 @@ Cheap enough for every minute and every claim, and free of heavy imports for the
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mayfly.db.connection import Connection, numbered_parameters
 from mayfly.schema.tables import PRIORITIES
 
-MAX_RELEASED_READ = 1000  # jobs of a lane and priority
+MAX_INTERRUPTED_READ = 1000  # due jobs per lane and priority
 COUNT_AT_LEAST = 1000
 LANES_PER_STATEMENT = 100  # with three priorities each; SQLite takes 500 SELECTs in one statement
 MAX_OPEN_BATCHES = 1000
@@ -46,8 +46,10 @@ DUE_PRIORITIES = " UNION ALL ".join(
     f"SELECT {each} FROM ({next_due('id', priority=str(each), size='1', order=' DESC')}) AS due_{each}"
     for each in PRIORITIES
 )
-RELEASED_JOBS = (
-    f"SELECT id, type, run_at FROM ({next_due('id, type, run_at, claims, attempts')}) AS due WHERE claims > attempts"
+INTERRUPTED_JOBS = " UNION ALL ".join(
+    f"SELECT run_at, id FROM ({next_due('id, run_at, interruptions', priority=str(each))}) AS due_{each}"
+    " WHERE interruptions > 0"
+    for each in PRIORITIES
 )
 # Beyond a constant, MIN is one probe everywhere. In a recursive CTE, MariaDB scans the index for each lane.
 NEXT_LANE = "SELECT MIN(lane) FROM mayfly_jobs WHERE lane > :lane"
@@ -103,14 +105,11 @@ def has_processing(connection: Connection, lane: str) -> bool:
     return connection.execute(ANY_PROCESSING, {"lane": lane}).first() is not None
 
 
-def first_released(connection: Connection, lane: str, types: Collection[str], now: datetime) -> int | None:
-    """Of the next due jobs of a lane, the oldest of these types that a runner has released without an attempt."""
-    found: list[tuple[Any, int]] = []
-    for priority in PRIORITIES:
-        values = {"lane": lane, "priority": priority, "now": now, "size": MAX_RELEASED_READ}
-        released = connection.execute(RELEASED_JOBS, values).all()
-        found += ((run_at, job_id) for job_id, type_name, run_at in released if type_name in types)
-    return min(found)[1] if found else None
+def interrupted_jobs(connection: Connection, lane: str, now: datetime, count: int) -> list[int]:
+    """Ids of the oldest due jobs that a guard has interrupted, whatever their priority."""
+    values = {"lane": lane, "now": now, "size": MAX_INTERRUPTED_READ}
+    found = connection.execute(INTERRUPTED_JOBS, values).all()
+    return [job_id for _run_at, job_id in sorted(found)[:count]]
 
 
 # --- counts -----------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ BufferedJob = NewJob | NewChain | NewBatch
 def buffering_job() -> Job | None:
     """The running job that buffers what is enqueued here; None in job.transaction(), which commits with the job."""
     job = CURRENT_JOB.get()
-    return None if job is None or job.lifeline.in_transaction else job
+    return None if job is None or job.runtime.in_transaction else job
 
 
 def buffer_job(job: Job, new: Iterable[BufferedJob]) -> int:

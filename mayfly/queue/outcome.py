@@ -66,7 +66,6 @@ class OutcomeKind(StrEnum):
     CANCELLED = "cancelled"
     SNOOZED = "snoozed"
     RELEASED = "released"  # never started, or interrupted through no fault of its own
-    DEFERRED = "deferred"  # never started: its type usually takes longer than was left of the window
     SLICED = "sliced"  # ended at a checkpoint; the next cycle continues from there
     CRASHED = "crashed"  # its process died while running it; will be retried alone
 
@@ -91,7 +90,6 @@ class Outcome:
 FINAL_KINDS = (OutcomeKind.DONE, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
 DONE = Outcome(OutcomeKind.DONE)
 RELEASED = Outcome(OutcomeKind.RELEASED, keeps_attempt=True)
-DEFERRED = Outcome(OutcomeKind.DEFERRED, keeps_attempt=True)
 
 
 class Settlement(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from mayfly.job import SLICES_ALLOWED, WHOLE_WINDOW, Job
+from mayfly.job import FULL_WINDOW, SLICES_ALLOWED, Job
 from mayfly.queue.failure import Failure
 from mayfly.queue.outcome import DONE, RELEASED, Cancel, Dead, JobControl, Outcome, OutcomeKind, Retry, Snooze
 
@@ -98,7 +98,7 @@ def after_interruption(job: Job, interruption: Interruption, retry: RetryContext
         return after_slice(job)
     own, ran = interruption.timeout_seconds, interruption.ran_seconds
     had_own_time = own is not None and ran >= own
-    had_window = ran >= WHOLE_WINDOW * interruption.window_seconds
+    had_window = ran >= FULL_WINDOW * interruption.window_seconds
     if had_own_time or had_window or job.interruptions >= INTERRUPTIONS_ALLOWED:
         failure = Failure.from_reason(f"timed out after {ran:.1f} s")
         return after_failure(job, failure, retry, ending=OutcomeKind.TIMED_OUT)

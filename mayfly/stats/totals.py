@@ -9,7 +9,6 @@ from mayfly.db.connection import Connection
 from mayfly.job import Job
 from mayfly.queue.outcome import OutcomeKind, Settlement, Settler
 from mayfly.stats.counters import add_to_counters
-from mayfly.stats.durations import TypeDurations, type_durations
 from mayfly.stats.histograms import (
     Count,
     Key,
@@ -30,13 +29,6 @@ ADDED_UP = ""  # worker_id of totals that stand for the whole cycle
 LOST_TOTALS = "lease lost"  # counted like an outcome: a job that had another owner when it was to be settled
 STRAYS = timedelta(minutes=10)  # after this, only a runner with a live row can add to a cycle's totals
 
-RECENT = timedelta(days=1)
-MAX_RECENT = 2000  # rows: what a cycle may spend on the past, however many types and hosts there are
-
-RECENT_TOTALS = (
-    "SELECT lane, type, outcome, durations FROM mayfly_totals WHERE cycle_id >= :since"
-    f" ORDER BY cycle_id DESC LIMIT {MAX_RECENT}"
-)
 SELECT_TOTALS = (
     "SELECT worker_id, lane, type, outcome, jobs, durations, waits FROM mayfly_totals WHERE cycle_id = :cycle_id"
 )
@@ -97,11 +89,6 @@ def add_up_totals(connection: Connection, cycle_id: int) -> Tally:
         add_to_counters(connection, new)
         add_to_history(connection, of_tally(cycle_id, new))
     return tally
-
-
-def read_usual(connection: Connection, now: datetime) -> TypeDurations:
-    """How long jobs take, by what the last cycles counted."""
-    return type_durations(connection.execute(RECENT_TOTALS, {"since": milliseconds(now - RECENT)}).all())
 
 
 def add_up_strays(connection: Connection, now: datetime) -> None:

@@ -1,4 +1,4 @@
-"""What became of the jobs that a test has run."""
+"""Run jobs in the process of a test: one handler with run_inline(), or all that is due with drain()."""
 
 import itertools
 import os
@@ -33,8 +33,8 @@ from mayfly.testing.database import (
     pinned_offset,
     would_be_enqueued,
 )
-from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessLifeline, inline_invoker, inline_log
-from runner.batch import BatchRunner, Report
+from mayfly.testing.runtime import LEASE, InlineInvoker, RowlessRuntime, inline_invoker, inline_log
+from runner.batch import BatchReport, BatchRunner
 from runner.claims import Claims
 from runner.invoke import JobResult
 from runner.settle_buffer import SettleBuffer
@@ -140,7 +140,7 @@ def run_inline(
         database = cast(Database, _NoDatabase()) if isinstance(app, AppWithoutDatabase) else app.database
         with inline_invoker(app.settings, registry, database, slice_after=slice_after) as invoker:
             outcome = _run(invoker, job, writes=not isinstance(app, AppWithoutDatabase)).outcome
-            run = Run(job, outcome, invoker.errors.get(job.id), would_be_enqueued(_released(invoker, job, outcome)))
+            run = Run(job, outcome, invoker.errors.get(job.id), would_be_enqueued(_enqueued(invoker, job, outcome)))
     if raises and run.error is not None:
         raise run.noted_error()
     return run
@@ -170,43 +170,52 @@ def _make_job(
     new = door.admit(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
     return Job(
         JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key,
-        ask_again_at=inf,
+        cancel_poll_at=inf,
     )  # fmt: skip
 
 
 def _run(invoker: InlineInvoker, job: Job, writes: bool) -> JobResult:
-    """What the handler wrote and enqueued is committed where a runner would have settled the job with it."""
-    ran = invoker.run(job)
-    if invoker.lifeline.takings is not None:
-        invoker.lifeline.takings.give_back(invoker.database, job)
-    transaction = invoker.lifeline.opened
-    held = _released(invoker, job, ran.outcome) if writes else ()
+    """What the handler wrote and enqueued is committed, as a runner would with the job's outcome."""
+    result = _admit_and_run(invoker, job)
+    if invoker.runtime.context.limits is not None:
+        invoker.runtime.context.limits.release(invoker.database, job)
+    transaction = invoker.runtime.job_transaction
+    held = _enqueued(invoker, job, result.outcome) if writes else ()
     if transaction.connection is None:
         if held:
             invoker.database.run(lambda connection: write_buffered(connection, held, invoker.database.clock.now()))
-        return ran
+        return result
     try:
-        transaction.run(lambda connection: _in_place_of_settlement(connection, held))
+        transaction.run(lambda connection: _write_instead_of_settling(connection, held))
         transaction.commit()
     except Exception as error:  # noqa: BLE001 - of SQLAlchemy, of the driver, or of ours about them
         return invoker.failed(job, error)
-    return ran
+    return result
 
 
-def _released(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[BufferedJob]:
-    """What was held back until the last checkpoint; and if the job is done, until its end."""
-    lifeline = invoker.lifeline
-    kept = lifeline.enqueued if isinstance(lifeline, RowlessLifeline) else []
+def _admit_and_run(invoker: InlineInvoker, job: Job) -> JobResult:
+    """Without limits: a job without a row cannot wait for them."""
+    rejected: list[JobResult] = []
+    jobs: Iterable[Job] = [job]
+    for step in invoker.checks:
+        jobs = step.admit(jobs, lambda _job, outcome: rejected.append(JobResult(outcome)))
+    return next((invoker.run(each) for each in jobs), None) or rejected[0]
+
+
+def _enqueued(invoker: InlineInvoker, job: Job, outcome: Outcome) -> Sequence[BufferedJob]:
+    """What was buffered until the last checkpoint; and if the job is done, until its end."""
+    runtime = invoker.runtime
+    kept = runtime.enqueued if isinstance(runtime, RowlessRuntime) else []
     return [*kept, *(job.held or ())] if outcome.kind is OutcomeKind.DONE else kept
 
 
-def _in_place_of_settlement(connection: Connection, held: Sequence[BufferedJob]) -> None:
-    connection.execute("SELECT 1")  # finds out that the handler broke its transaction
+def _write_instead_of_settling(connection: Connection, held: Sequence[BufferedJob]) -> None:
+    connection.execute("SELECT 1")  # fails if the handler broke its transaction
     write_buffered(connection, held)
 
 
 class _NoDatabase:
-    """As much of one as a handler needs that uses none."""
+    """For handlers that use no database."""
 
     @property
     def clock(self) -> Clock:
@@ -222,7 +231,7 @@ class _NoDatabase:
         raise NeedsTestDatabase
 
 
-MAX_JOBS = 1000  # runs; more than a test should need, and reached within seconds by a handler that enqueues itself
+MAX_JOBS = 1000  # runs per drain; a handler that enqueues itself reaches this within seconds
 
 _drains = itertools.count(1)
 
@@ -247,7 +256,7 @@ def drain(
     with pinned_offset(app.database.clock.offset), _opened(app, lanes, advance, slice_after) as draining:
         while (job := draining.next()) is not None:
             if len(runs) == most:
-                draining.give_back(job)
+                draining.release(job)
                 raise DrainEndless(most)
             run = draining.run(job)
             runs.append(run)
@@ -259,17 +268,17 @@ def drain(
 @contextmanager
 def _opened(
     app: InlineApp, lanes: Iterable[str] | None, advance: bool | timedelta, slice_after: int | None
-) -> Iterator["_Draining"]:
+) -> Iterator["_Drain"]:
     database, settings = app.database, app.settings
     now = database.clock.now()
-    announce = announcer(settings, database) if settings.hooks_on_dead else None
+    on_dead = announcer(settings, database) if settings.hooks_on_dead else None
     worker_id, cycle_id = f"drain-{os.getpid()}-{next(_drains)}", milliseconds(now)
-    with inline_invoker(settings, app.registry, database, announce, worker_id, slice_after) as invoker:
-        outbox = SettleBuffer(database, Settler(worker_id, cycle_id, worker_id), inline_log())
-        yield _Draining(
+    with inline_invoker(settings, app.registry, database, on_dead, worker_id, slice_after) as invoker:
+        buffer = SettleBuffer(database, Settler(worker_id, cycle_id, worker_id), inline_log())
+        yield _Drain(
             database,
             invoker,
-            BatchRunner(invoker, outbox, invoker.guard, inline_log(), gate=invoker.gate),
+            BatchRunner(invoker, buffer, invoker.guard, inline_log(), invoker.admission),
             Assignment(worker_id, "", cycle_id, inf, settings.worker_timeout, now + LEASE),
             None if lanes is None else sorted(lanes),
             None if advance is True else now + (advance or timedelta(0)),
@@ -277,11 +286,11 @@ def _opened(
 
 
 @dataclass(frozen=True)
-class _Draining:
+class _Drain:
     database: Database
     invoker: InlineInvoker
     batches: BatchRunner
-    assignment: Assignment  # but for the lane
+    assignment: Assignment  # without the lane
     lanes: list[str] | None  # None: all
     until: datetime | None  # how far the clock may be moved; None: as far as there are jobs
 
@@ -292,37 +301,36 @@ class _Draining:
             for lane in lanes:
                 for job in self._claims(lane).more(1):
                     return job
-            if not self._move_on(lanes):
+            if not self._advance(lanes):
                 return None
 
     def run(self, job: Job) -> Run:
-        """Settled when this returns, whatever it was."""
-        ran = self._run(job)
-        self.batches.give_back_aside()
-        self.batches.outbox.flush()
+        """Its outcome is written when this returns."""
+        result = self._run(job)
+        self.batches.release_sliced()
+        self.batches.buffer.flush()
         error = self.invoker.errors.pop(job.id, None)
         if self.invoker.registry.get(job.type) is None:
             registry = self.invoker.registry
             error = UnknownHandler(job.type, registry.nearest(job.type), registry.failures)
-            if ran is not None and ran.unknown:  # given back unspent, and due again at once
+            if result is not None and result.unknown_type:  # released, and due again at once
                 raise error
-        return Run(job, RELEASED if ran is None else ran.outcome, error)
+        return Run(job, RELEASED if result is None else result.outcome, error)
 
     def _run(self, job: Job) -> JobResult | None:
-        """None if it was no longer ours."""
-        concluded: list[JobResult | None] = []
+        """None if the lease is lost."""
+        results: list[JobResult | None] = []
 
-        def conclude(job: Job, became: JobResult) -> None:
-            concluded.append(self.batches.conclude(job, became, Report()))
+        def settle(job: Job, result: JobResult) -> None:
+            results.append(self.batches.settle(job, result, BatchReport()))
 
-        gate = self.batches.gate
-        for each in [job] if gate is None else gate.in_turn([job], conclude):
-            concluded.append(self.batches.run_one(each, Report()))
-        return concluded[0]
+        for each in self.batches.admitted([job], lambda job, outcome: settle(job, JobResult(outcome))):
+            settle(each, self.invoker.run(each))
+        return results[0]
 
-    def give_back(self, job: Job) -> None:
-        self.batches.give_back([job], Report())
-        self.batches.outbox.flush()
+    def release(self, job: Job) -> None:
+        self.batches.release([job], BatchReport())
+        self.batches.buffer.flush()
 
     def _lanes(self) -> list[str]:
         if self.lanes is not None:
@@ -330,11 +338,11 @@ class _Draining:
         return sorted(self.database.read(lambda connection: find_lanes(connection)))
 
     def _claims(self, lane: str) -> Claims:
-        """A new one each time: a job that has crashed is only given to a runner that has run nothing."""
-        return Claims(self.database, self.batches.outbox, replace(self.assignment, lane=lane), batch_size=1)
+        """A new one each time: only a fresh runner may claim a job that has crashed."""
+        return Claims(self.database, self.batches.buffer, replace(self.assignment, lane=lane), batch_size=1)
 
-    def _move_on(self, lanes: list[str]) -> bool:
-        """To when the next job is due, if that is still to come and not too far off."""
+    def _advance(self, lanes: list[str]) -> bool:
+        """Move the clock to the next due job, if there is one within the allowed time."""
         due_at = self.database.read(lambda connection: next_run_at(connection, lanes))
         clock = self.database.clock
         now = clock.now()

@@ -1,9 +1,9 @@
-"""A runner's parts, put together for the process of a test: nothing here forks, kills, waits or rolls dice."""
+"""The parts of a runner for the process of a test: nothing here forks, kills, waits or is random."""
 
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -26,102 +26,98 @@ from mayfly.queue.outcome import JobControl
 from mayfly.queue.policy import Backoff
 from mayfly.registry import Handler, Registry, missing_settings
 from mayfly.settings import Settings
+from runner.batch import AdmissionStep, CancelAndExpiryCheck, RequiredSettingsCheck
 from runner.guard import Guard, RunnerDeadline
 from runner.hooks import open_hooks
-from runner.invoke import Invoker, JobResult, PayloadError
-from runner.job_runtime import NO_LANES, AsyncRuntime, Lanes, MainThreadRuntime
-from runner.limits import LimitGate
+from runner.invoke import Invoker, JobObservers, JobResult, PayloadError
+from runner.job_runtime import AsyncRuntime, MainThreadRuntime, RuntimeContext
+from runner.limits import LimitAdmission
 
-LEASE = timedelta(hours=1)  # of what a job takes
+LEASE = timedelta(hours=1)  # of slots that a job acquires
 
 
-class Patience(Guard):
-    """Ends nobody: tests have time limits of their own, and whoever stops at a breakpoint has none."""
+class InlineGuard(Guard):
+    """Interrupts nothing: tests have timeouts of their own, and a breakpoint has none."""
 
     def __init__(self, page: StatusPage) -> None:
         super().__init__(inf, page)
 
-    def _arm(self, settle_seconds: float = 0) -> None:
-        """No alarm: it would be this process's only one, and the test's own."""
+    def _set_timer(self, settle_seconds: float = 0) -> None:
+        """No alarm: a process has only one, and it belongs to the test."""
 
 
-class PatientHorizon(RunnerDeadline):
-    """As far as one can see, unless the test wants a handler to be ended at its n-th checkpoint."""
+class InlineDeadline(RunnerDeadline):
+    """None, unless the test wants a handler to be ended at its n-th checkpoint."""
 
     def __init__(self, guard: Guard, page: StatusPage, slice_after: int | None) -> None:
         super().__init__(guard, page)
         self._slice_after = slice_after
-        self._asked: Counter[tuple[int, int]] = Counter()
+        self._reads: Counter[tuple[int, int]] = Counter()
 
-    def window(self, job: Job) -> TimeBudget:
-        """Asked once when the first is told of, and then at each checkpoint."""
+    def time_budget(self, job: Job) -> TimeBudget:
+        """Read once before the first checkpoint or progress, and then at each checkpoint."""
         run = job.id, job.claims
-        checkpoints = self._asked[run]
-        self._asked[run] += 1
+        checkpoints = self._reads[run]
+        self._reads[run] += 1
         is_over = self._slice_after is not None and checkpoints >= self._slice_after
-        return TimeBudget(super().window(job).started, -inf if is_over else inf)
+        return TimeBudget(super().time_budget(job).started, -inf if is_over else inf)
 
 
-class RowlessLifeline(MainThreadRuntime):
-    """For a job that is in no table: the job itself knows its checkpoint, and nobody asks how far it is."""
+class RowlessRuntime(MainThreadRuntime):
+    """For a job without a row: the job keeps its checkpoint itself, and progress is not stored."""
 
-    def __init__(
-        self,
-        worker_id: str,
-        horizon: RunnerDeadline,
-        database: Database,
-        takings: JobLimits | None = None,
-        lanes: Lanes = NO_LANES,
-    ) -> None:
-        super().__init__(worker_id, horizon, database, takings, lanes)
+    def __init__(self, context: RuntimeContext, database: Database) -> None:
+        super().__init__(context, database)
         self.enqueued: list[BufferedJob] = []
 
-    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:  # noqa: ARG002 - as in a runner
-        """What was enqueued before it stays, whatever becomes of the rest."""
+    def store_checkpoint(self, job: Job, text: str, moved: bool) -> None:  # noqa: ARG002 - as in a runner
+        """What was enqueued before the checkpoint stays, whatever the outcome."""
         self.enqueued += job.held or ()
         job.held = None
 
-    def keep_progress(self, job: Job, text: str) -> None:
+    def store_progress(self, job: Job, text: str) -> None:
         """Nowhere."""
 
 
-class LoopedLifeline(AsyncRuntime):
+class InlineAsyncRuntime(AsyncRuntime):
     """For a coroutine that runs in place of a plain function."""
 
-    def __init__(self, around: JobRuntime) -> None:
-        assert isinstance(around, MainThreadRuntime)
-        super().__init__(around.worker_id, around.horizon, lambda: around.database, around.takings, around.lanes)
-        self._around = around
+    def __init__(self, wrapped: JobRuntime) -> None:
+        assert isinstance(wrapped, MainThreadRuntime)
+        super().__init__(wrapped.context, lambda: wrapped.database)
+        self._wrapped = wrapped
 
-    def keep_checkpoint(self, job: Job, text: str, moved: bool) -> None:
-        self._around.keep_checkpoint(job, text, moved)
+    def store_checkpoint(self, job: Job, text: str, moved: bool) -> None:
+        self._wrapped.store_checkpoint(job, text, moved)
 
-    def keep_progress(self, job: Job, text: str) -> None:
-        self._around.keep_progress(job, text)
+    def store_progress(self, job: Job, text: str) -> None:
+        self._wrapped.store_progress(job, text)
 
 
 @dataclass(frozen=True)
 class InlineInvoker(Invoker):
-    """Remembers what handlers raised: a row keeps its text only."""
+    """Keeps the errors that handlers raised: a row has their text only."""
 
+    checks: Sequence[AdmissionStep] = ()
     errors: dict[int, BaseException] = field(default_factory=dict)
 
     @cached_property
-    def gate(self) -> LimitGate | None:
-        """Where handlers declare limits."""
-        return LimitGate(self, self.lifeline.takings) if self.lifeline.takings is not None else None
+    def admission(self) -> list[AdmissionStep]:
+        """Of jobs with a row: the checks, and limits where handlers declare them."""
+        limits = self.runtime.context.limits
+        return [*self.checks, LimitAdmission(self, limits)] if limits is not None else [*self.checks]
 
     def failed(self, job: Job, error: BaseException) -> JobResult:
-        ran = super().failed(job, error)
+        result = super().failed(job, error)
         if not isinstance(error, Exception | SystemExit):
-            raise error  # Ctrl-C, pytest.fail() and their kind: meant for the test, not for the job
+            raise error  # Ctrl-C, pytest.fail() and the like: meant for the test, not for the job
         self.errors[job.id] = error
-        return ran
+        return result
 
-    def steered(self, handler: Handler, job: Job, steer: JobControl) -> JobResult:
-        if isinstance(steer, PayloadError):  # raised by us, and not by the handler to steer
-            self.errors[job.id] = steer
-        return super().steered(handler, job, steer)
+    def controlled(self, handler: Handler, job: Job, control: JobControl) -> JobResult:
+        if isinstance(control, PayloadError):  # raised by the runner, not by the handler
+            self.errors[job.id] = control
+        return super().controlled(handler, job, control)
 
 
 @contextmanager
@@ -129,47 +125,50 @@ def inline_invoker(
     settings: Settings,
     registry: Registry,
     database: Database,
-    announce: Callable[[Job], None] | None = None,
+    on_dead: Callable[[Job], None] | None = None,
     worker_id: str | None = None,
     slice_after: int | None = None,
 ) -> Iterator[InlineInvoker]:
-    """With the hooks that the settings name; without chance, so that a retry is due when the docs say.
+    """With the hooks that the settings name; without jitter, so that a retry is due exactly when the docs say.
 
-    For jobs that are in no table, unless it is told as which worker they are claimed.
+    For jobs without a row, unless `worker_id` says which worker has claimed them.
     """
     with TemporaryDirectory(prefix="mayfly-") as directory:
         page = StatusPage(Path(directory) / "page")
-        guard = Patience(page)
-        horizon = PatientHorizon(guard, page, slice_after)
-        lifeline = MainThreadRuntime if worker_id else RowlessLifeline
-        takings = inline_takings(registry, database, worker_id or "inline")
+        guard = InlineGuard(page)
+        name = worker_id or "inline"
+        limits = inline_limits(registry, database, name)
+        context = RuntimeContext(name, InlineDeadline(guard, page, slice_after), limits, settings.lanes)
         hooks = open_hooks(settings, guard, inline_log())
-        inline = replace(registry, handlers={name: _inline(each) for name, each in registry.handlers.items()})
         yield InlineInvoker(
-            registry=inline.hooked(hooks) if hooks else inline,
+            registry=replace(registry, handlers={name: _inline(each) for name, each in registry.handlers.items()}),
             database=database,
-            lifeline=lifeline(worker_id or "inline", horizon, database, takings, settings.lanes),
+            runtime=(MainThreadRuntime if worker_id else RowlessRuntime)(context, database),
             guard=guard,
             page=page,
-            usual_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
+            default_backoff=Backoff(settings.backoff_base, settings.backoff_cap),
             window_seconds=settings.worker_timeout,
-            dice=lambda: 0.0,
-            announce=announce,
-            unconfigured=missing_settings(registry.handlers),
+            random=lambda: 0.0,
+            on_dead=on_dead,
+            observers=JobObservers([hooks]) if hooks else None,
+            checks=[
+                CancelAndExpiryCheck(database),
+                RequiredSettingsCheck(missing_settings(registry.handlers), database),
+            ],
         )
         if hooks is not None:
             hooks.close()
         page.close()
 
 
-def inline_takings(registry: Registry, database: Database, worker_id: str) -> JobLimits | None:
+def inline_limits(registry: Registry, database: Database, worker_id: str) -> JobLimits | None:
     if not registry.has_limits:
         return None
     return open_job_limits(registry.handlers, worker_id, database.clock.now() + LEASE)
 
 
 class _Stderr:
-    """What pytest captures, and shows with a test that failed."""
+    """Captured by pytest, and shown with a failed test."""
 
     def write(self, line: str, level: Level) -> None:
         if level is not Level.INFO:
@@ -181,18 +180,18 @@ def inline_log() -> Log:
 
 
 def _inline(handler: Handler) -> Handler:
-    """As a plain function: one job after the other, where the test can see and patch what they do."""
+    """A coroutine as a plain function: jobs run one after the other, in the process that the test can patch."""
     return replace(handler, function=_awaited(handler.function), is_async=False) if handler.is_async else handler
 
 
 def _awaited(function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
     @wraps(function)
     def call(job: Job, *payload: Any) -> Any:
-        job.lifeline = LoopedLifeline(job.lifeline)
+        job.runtime = InlineAsyncRuntime(job.runtime)
         if not _is_on_a_loop():
             return asyncio.run(function(job, *payload))
-        with ThreadPoolExecutor(1) as beside:  # the test is itself a coroutine, and waits
-            return beside.submit(copy_context().run, asyncio.run, function(job, *payload)).result()
+        with ThreadPoolExecutor(1) as threads:  # the test is itself a coroutine, and waits
+            return threads.submit(copy_context().run, asyncio.run, function(job, *payload)).result()
 
     return call
 

@@ -1,4 +1,4 @@
-"""Run `async def` handlers: as tasks on one event loop, in a thread of its own beside the main one."""
+"""Run `async def` handlers: as tasks on one event loop, in a thread of its own."""
 
 import asyncio
 import sys
@@ -15,45 +15,45 @@ from runner.job_runtime import AsyncRuntime
 
 
 class AsyncExecutor:
-    """A place for runs. All methods but those of the tasks are called by the main thread."""
+    """Public methods are called by the main thread, private ones on the loop."""
 
-    def __init__(self, mailbox: Mailbox, lifeline: AsyncRuntime) -> None:
+    def __init__(self, mailbox: Mailbox, runtime: AsyncRuntime) -> None:
         self._mailbox = mailbox
-        self._lifeline = lifeline
+        self._runtime = runtime
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[Execution, asyncio.Task[None]] = {}  # touched on the loop only
-        self._heard: set[Execution] = set()  # whom the last interruption has reached
-        self._thread = Thread(target=self._turn, name="event loop", daemon=True)
+        self._reached: set[Execution] = set()  # by the last interruption
+        self._thread = Thread(target=self._run_loop, name="event loop", daemon=True)
         self._thread.start()
 
     def start(self, run: Execution) -> None:
-        run.job.lifeline = self._lifeline
+        run.job.runtime = self._runtime
         self._loop.call_soon_threadsafe(self._begin, run)
 
     def interrupt(self, run: Execution) -> None:
-        self._heard.discard(run)
+        self._reached.discard(run)
         self._loop.call_soon_threadsafe(self._cancel, run)
 
     def dismiss(self, run: Execution) -> None:
-        self._heard.discard(run)
+        self._reached.discard(run)
 
     def is_stuck(self, run: Execution) -> bool:
-        """Not one turn since the last interruption: somebody blocks the loop, this one or another."""
-        return run not in self._heard
+        """The loop has not run since the last interruption: a job blocks it, this one or another."""
+        return run not in self._reached
 
     def blocking_run(self) -> Execution | None:
-        """The one whose task is being executed; None if that is a task which a handler has started."""
+        """The run whose task is executed now; None if that is a task which a handler has started."""
         task = asyncio.current_task(self._loop)
         return next((run for run, each in list(self._tasks.items()) if each is task), None)
 
     def frame_of(self, _run: Execution) -> FrameType | None:
-        """Where the loop is: in the handler that blocks it, whoever's time is up."""
+        """Where the loop is: in the handler that blocks it."""
         return sys._current_frames().get(self._thread.ident or 0)
 
-    def _turn(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         while True:
-            # A SystemExit in a task that a handler started comes through here; whoever awaits that task gets it too.
+            # A SystemExit in a task that a handler started ends run_forever; the awaiting task gets it too.
             with suppress(BaseException):
                 self._loop.run_forever()
 
@@ -62,7 +62,7 @@ class AsyncExecutor:
         task.add_done_callback(partial(self._end, run))
 
     def _cancel(self, run: Execution) -> None:
-        self._heard.add(run)
+        self._reached.add(run)
         if run in self._tasks:
             self._tasks[run].cancel()
 
@@ -78,8 +78,8 @@ class AsyncExecutor:
 async def _call(run: Execution) -> None:
     CURRENT_JOB.set(run.job)  # a task has a context of its own
     try:
-        if run.handler.hooks is not None:
-            run.handler.hooks.before(run.job)
+        if run.observers is not None:
+            run.observers.before(run.job)
         run.note_return(await run.handler.function(*arguments(run.handler, run.job)))
     except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not the loop's end
         run.error = error

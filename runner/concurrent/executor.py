@@ -1,4 +1,7 @@
-"""Decide how many jobs may run side by side. Pure: values in, values out."""
+"""Run jobs concurrently: start them in threads or on an event loop, interrupt late ones, settle those that ended.
+
+All state is the main thread's, except for an Execution, which the thread of its handler writes too.
+"""
 
 import os
 import select
@@ -18,51 +21,64 @@ from mayfly.errors import HandlerEnded, Interrupted, LostLease, MayflyError
 from mayfly.job import Job
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
-from mayfly.queue.outcome import DONE, JobControl, OutcomeKind, Settlement
+from mayfly.queue.outcome import DONE, JobControl, Outcome, OutcomeKind, Settlement
 from mayfly.registry import Handler, Registry
-from runner.batch import BatchRunner, Report
+from runner.batch import BatchReport, BatchRunner
 from runner.claims import Claims
-from runner.guard import Cause, RunnerDeadline
-from runner.invoke import RETURNED, Invoker, JobResult, encode_result
-from runner.job_runtime import NO_LANES, AsyncRuntime, JobTransaction, Lanes, ThreadRuntime
+from runner.guard import Cause
+from runner.invoke import RETURNED, Invoker, JobObservers, JobResult, encode_result
+from runner.job_runtime import AsyncRuntime, JobTransaction, RuntimeContext, ThreadRuntime
 
 if TYPE_CHECKING:
-    from mayfly.limits.client import JobLimits
+    from runner.limits import LimitAdmission
+    from runner.main import Runner
 
-
-def free_slots(handler: Handler, limit: int, running: Counter[str]) -> int:
-    """How many more of this type fit beside what runs: `running` counts that by type."""
-    free = limit - running.total()
-    return free if handler.threads is None else min(free, handler.threads - running[handler.type])
-
-
-def room_for_more(handlers: Iterable[Handler], limit: int, running: Counter[str]) -> int:
-    """How many may be claimed so that all of them fit, if they are of the types that the last claim had."""
-    return max(0, min((free_slots(each, limit, running) for each in handlers), default=0))
-
+TICK_SECONDS = 0.25  # a stop is noticed after this at the latest
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # before an empty lane is claimed again, while jobs run
 
 Commit = Callable[[JobTransaction, Settlement], None]  # settle a job in its handler's transaction, and commit both
 
 
-class Execution:
-    """Shared by two threads without a lock: the main one writes down why it interrupts, the other how it ended."""
+def install(runner: "Runner") -> None:
+    limit = runner.settings.lane(runner.assignment.lane).concurrency
+    running = RunningJobs(
+        runner.registry, runner.page, limit, runner.runtime_context, runner.app.concurrent_database,
+        runner.buffer.settle_in_thread, runner.invoker.observers,
+    )  # fmt: skip
+    runner.executor = ConcurrentBatch(runner.batches, runner.claims, running, runner.limit_admission).run
 
-    def __init__(self, job: Job, handler: Handler, started: float) -> None:
+
+def free_slots(handler: Handler, limit: int, running: Counter[str]) -> int:
+    """How many more jobs of this handler may start; `running` counts jobs by type."""
+    free = limit - running.total()
+    return free if handler.threads is None else min(free, handler.threads - running[handler.type])
+
+
+def claimable(handlers: Iterable[Handler], limit: int, running: Counter[str]) -> int:
+    """How many jobs may be claimed so that all could start, if they are of the types of the last claim."""
+    return max(0, min((free_slots(each, limit, running) for each in handlers), default=0))
+
+
+class Execution:
+    """One run. Shared without a lock: the main thread writes why it interrupts, the handler's thread how it ended."""
+
+    def __init__(self, job: Job, handler: Handler, started: float, observers: JobObservers | None = None) -> None:
         self.job = job
         self.handler = handler
+        self.observers = observers
         self.started = started
-        self.limit = inf if handler.timeout is None else started + handler.timeout
+        self.timeout_at = inf if handler.timeout is None else started + handler.timeout
         self.cause: Cause | None = None  # why it was interrupted
         self._interrupted_at = self._repeat_at = inf
         self.ended: float | None = None
-        self.ran: JobResult | None = None  # where the handler has returned
-        self.error: BaseException | None = None  # where it has raised
-        self.is_settled = False  # by the transaction that its handler asked for
+        self.result: JobResult | None = None  # if the handler has returned
+        self.error: BaseException | None = None  # if it has raised
+        self.is_settled = False  # in its handler's job.transaction()
 
     def due(self, ends_at: float) -> float:
-        """When the main thread has to do something about it, if it has not ended by then."""
+        """When the main thread must interrupt it, again or for the first time."""
         if self.cause is None:
-            return min(self.limit, ends_at)
+            return min(self.timeout_at, ends_at)
         return min(self._repeat_at, self._interrupted_at + timing().hard_exit_seconds)
 
     def cannot_be_ended(self, now: float) -> bool:
@@ -74,15 +90,15 @@ class Execution:
         self._repeat_at = now + timing().interrupt_repeat_seconds
 
     def note_return(self, result: object) -> None:
-        """Called where the handler ran, and at once: what it has returned may be changed by others later."""
+        """Encoded at once, in the handler's thread: other threads may change the object later."""
         self.note_end()
-        self.ran = RETURNED if result is None else encode_result(self.handler, result)
+        self.result = RETURNED if result is None else encode_result(self.handler, result)
 
     @property
     def transaction(self) -> JobTransaction | None:
-        """What the handler asked for; a thread's alone."""
-        lifeline = self.job.lifeline
-        return lifeline.opened if isinstance(lifeline, ThreadRuntime) else None
+        """Only handlers in threads may open one."""
+        runtime = self.job.runtime
+        return runtime.job_transaction if isinstance(runtime, ThreadRuntime) else None
 
     def note_end(self) -> None:
         self.ended = monotonic()
@@ -92,94 +108,91 @@ class Execution:
         return (self.ended or monotonic()) - self.started
 
 
-def judge_execution(run: Execution, invoker: Invoker) -> JobResult:
-    """What became of a run that has ended, or that is left behind. The words are those for plain functions."""
-    ran = _judged(run, invoker)
-    if run.job.trail is not None:
+def result_of(run: Execution, invoker: Invoker) -> JobResult:
+    """The result of a run that has ended or is left behind, as for plain functions."""
+    result = _result_of(run, invoker)
+    if run.job.progress_state is not None:
         invoker.write_last_progress(run.job)
-    return ran._replace(duration_ms=round(run.seconds * 1000))
+    return result._replace(duration_ms=round(run.seconds * 1000))
 
 
-def _judged(run: Execution, invoker: Invoker) -> JobResult:
+def _result_of(run: Execution, invoker: Invoker) -> JobResult:
     job, handler, error = run.job, run.handler, run.error
-    if error is None and run.ran is not None:
-        return run.ran
+    if error is None and run.result is not None:
+        return run.result
     if run.cause is not None and (error is None or isinstance(error, Interrupted)):
         return invoker.interrupted(handler, job, run.seconds, run.cause)
     if isinstance(error, JobControl):
-        return invoker.steered(handler, job, error)
+        return invoker.controlled(handler, job, error)
     if isinstance(error, HandlerEnded):
         return invoker.ended(job, error)
     return invoker.failed(job, error or Interrupted())
 
 
 class Mailbox:
-    """Filled by other threads, emptied by the main one.
+    """Runs that have ended: filled by other threads, emptied by the main one.
 
-    With a bell of the kernel's: a signal at the very moment when the time is over would let SimpleQueue.get, which
-    then counts on with a negative rest, wait for ever.
+    With an eventfd: SimpleQueue.get(timeout) may block for ever if a signal arrives just as the timeout expires.
     """
 
     def __init__(self) -> None:
         self._ended: deque[Execution] = deque()
-        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._eventfd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._poll = select.poll()
-        self._poll.register(self._bell, select.POLLIN)
+        self._poll.register(self._eventfd, select.POLLIN)
 
     def put(self, run: Execution) -> None:
         self._ended.append(run)
-        os.eventfd_write(self._bell, 1)
+        os.eventfd_write(self._eventfd, 1)
 
     def empty(self, seconds: float) -> list[Execution]:
-        """All that is there, once the first has come or the time is over."""
+        """All of them, once there is one or the time is over."""
         if self._poll.poll(max(0.0, seconds) * 1000):
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._eventfd)
         return [self._ended.popleft() for _ in range(len(self._ended))]
 
 
 class Executor(Protocol):
-    """Where runs take place: the event loop, or threads. Its methods are called by the main thread."""
+    """The event loop, or threads. Its methods are called by the main thread."""
 
     def start(self, run: Execution) -> None: ...
 
     def interrupt(self, run: Execution) -> None: ...
 
     def dismiss(self, run: Execution) -> None:
-        """It has ended, and is not heard of again."""
+        """It has ended."""
 
     def is_stuck(self, run: Execution) -> bool:
-        """Whether others that run there can't end either, because of a run that cannot be interrupted."""
+        """Whether this run keeps all others of the executor from ending."""
 
     def blocking_run(self) -> Execution | None:
-        """The run that keeps all others there from ending, if it is known."""
+        """The run that keeps all others of the executor from ending, if it is known."""
 
     def frame_of(self, run: Execution) -> FrameType | None: ...
 
 
 class RunningJobs:
+    """The concurrent jobs of a runner that run now."""
+
     def __init__(
         self,
         registry: Registry,
         page: StatusPage,
         limit: int,
-        worker_id: str,
-        horizon: RunnerDeadline,
-        beside: Callable[[], Database],
+        context: RuntimeContext,
+        open_database: Callable[[], Database],
         commit: Commit,
-        takings: "JobLimits | None" = None,
-        lanes: Lanes = NO_LANES,
+        observers: JobObservers | None = None,
     ) -> None:
         self._registry = registry
         self._page = page
         self._limit = limit
-        self._worker_id = worker_id
-        self._horizon = horizon
-        self._beside = beside  # for what handlers ask of us
+        self._context = context
+        self._open_database = open_database
         self._commit = commit
-        self._takings = takings
-        self._lanes = lanes
+        self._observers = observers
         self._mailbox = Mailbox()
-        self._places: dict[bool, Executor] = {}
+        self._executors: dict[bool, Executor] = {}
         self._running: dict[int, Execution] = {}
         self._of_type: Counter[str] = Counter()
 
@@ -194,34 +207,34 @@ class RunningJobs:
 
     @property
     def is_suspect(self) -> bool:
-        """A suspect has the runner to itself, so it is the first: who dies with it could not be told from it."""
+        """A suspect has the runner to itself: if the process dies, no other job can be the cause."""
         return any(run.job.suspect for run in islice(self._running.values(), 1))
 
-    def room_beside(self, types: Iterable[str]) -> int:
-        """How many may be claimed, if they are of these types."""
+    def claimable(self, types: Iterable[str]) -> int:
+        """How many jobs may be claimed, if they are of these types."""
         handlers = (self._registry.handlers[each] for each in types)
-        return 0 if self.is_suspect else room_for_more(handlers, self._limit, self._of_type)
+        return 0 if self.is_suspect else claimable(handlers, self._limit, self._of_type)
 
-    def room_for(self, job: Job) -> int:
-        """How many of its type could start now."""
+    def free_slots(self, job: Job) -> int:
+        """How many jobs of its type could start now."""
         return free_slots(self._registry.handlers[job.type], self._limit, self._of_type)
 
     def start(self, job: Job) -> bool:
-        """False if there is no slot for it yet."""
+        """False without a free slot."""
         handler = self._registry.handlers[job.type]
         must_wait = self.is_suspect or (job.suspect and self._running)
         if must_wait or free_slots(handler, self._limit, self._of_type) < 1:
             return False
-        run = Execution(job, handler, monotonic())
+        run = Execution(job, handler, monotonic(), self._observers)
         self._page.start(job.id, run.started, handler.timeout)
         self._running[job.id] = run
         self._of_type[job.type] += 1
-        self._place_for(handler).start(run)
+        self._executor_for(handler).start(run)
         return True
 
     def await_ended(self, seconds: float) -> list[Execution]:
-        """Those that have ended, once the first of them has or the time is over."""
-        # One that was left behind may end after all, and has been settled long ago.
+        """Runs that have ended, once there is one or the time is over."""
+        # A run that was left behind may end after all; it is settled already.
         return [run for run in self._mailbox.empty(seconds) if run in self]
 
     def remove(self, run: Execution, succeeded: bool) -> None:
@@ -229,76 +242,73 @@ class RunningJobs:
         self._of_type[run.job.type] -= 1
         self._page.finish(run.job.id, run.started + run.seconds, succeeded)
 
-    def place_of(self, run: Execution) -> Executor:
-        return self._places[run.handler.is_async]
+    def executor_of(self, run: Execution) -> Executor:
+        return self._executors[run.handler.is_async]
 
-    def at(self, place: Executor) -> list[Execution]:
-        return [run for run in self if self.place_of(run) is place]
+    def on(self, executor: Executor) -> list[Execution]:
+        return [run for run in self if self.executor_of(run) is executor]
 
     def due(self, ends_at: float) -> float:
         return min((run.due(ends_at) for run in self._running.values()), default=inf)
 
     @property
-    def first_limit(self) -> float:
-        return min((run.limit for run in self._running.values()), default=inf)
+    def first_timeout_at(self) -> float:
+        return min((run.timeout_at for run in self._running.values()), default=inf)
 
-    def _place_for(self, handler: Handler) -> Executor:
-        """Imported and opened by the first job that needs it."""
-        if handler.is_async not in self._places:
-            self._places[handler.is_async] = self._open_loop() if handler.is_async else self._open_threads()
-        return self._places[handler.is_async]
+    def _executor_for(self, handler: Handler) -> Executor:
+        if handler.is_async not in self._executors:
+            self._executors[handler.is_async] = self._open_loop() if handler.is_async else self._open_threads()
+        return self._executors[handler.is_async]
 
     def _open_loop(self) -> Executor:
-        from runner.concurrent.asyncio_jobs import AsyncExecutor
+        from runner.concurrent.asyncio_jobs import AsyncExecutor  # asyncio is slow to import
 
-        lifeline = AsyncRuntime(self._worker_id, self._horizon, self._beside, self._takings, self._lanes)
-        return AsyncExecutor(self._mailbox, lifeline)
+        return AsyncExecutor(self._mailbox, AsyncRuntime(self._context, self._open_database))
 
     def _open_threads(self) -> Executor:
-        from runner.concurrent.thread_jobs import ThreadExecutor
+        from runner.concurrent.thread_jobs import ThreadExecutor  # needs ctypes
 
-        def lifeline() -> ThreadRuntime:
-            return ThreadRuntime(self._worker_id, self._horizon, self._beside, self._takings, self._lanes)
+        def make_runtime() -> ThreadRuntime:
+            return ThreadRuntime(self._context, self._open_database)
 
-        return ThreadExecutor(self._mailbox, lifeline, self._commit)
-
-
-TICK_SECONDS = 0.25  # a stop is noticed after this at the latest
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 1.0  # before an empty lane is asked again, while jobs run
+        return ThreadExecutor(self._mailbox, make_runtime, self._commit)
 
 
 class ConcurrentBatch:
-    """Runs the batches of a lane that has handlers with `async def` or `threads=`; the plain ones of it come last."""
+    """Runs the batches of a lane that has handlers with `async def` or `threads=`; plain jobs come last."""
 
-    def __init__(self, batches: BatchRunner, claims: Claims, runs: RunningJobs) -> None:
-        self._batches, self._outbox, self._guard, self._log = batches, batches.outbox, batches.guard, batches.log
-        self._gate = batches.gate
+    def __init__(
+        self, batches: BatchRunner, claims: Claims, running: RunningJobs, limits: "LimitAdmission | None" = None
+    ) -> None:
+        self._batches, self._buffer, self._guard, self._log = batches, batches.buffer, batches.guard, batches.log
+        self._checks = [step for step in batches.admission if step is not limits]
+        self._limits = limits
         self._claims = claims
-        self._runs = runs
+        self._running = running
         self._concurrent = batches.invoker.registry.concurrent
-        self._hand: list[Job] = []  # claimed, and not yet started
-        self._waiting: list[Job] = []  # the same, for a slot of a limit that one of ours uses: it may free it at once
-        self._plain: list[Job] = []  # the same, and to be run when nothing else does
+        self._claimed: list[Job] = []  # and not yet started
+        self._waiting: list[Job] = []  # the same, for a slot of a limit that a running job may release soon
+        self._plain: list[Job] = []  # the same, to be run when no concurrent job does
         self._types: set[str] = set()  # of the last claim
         self._pause = 0.0
-        self._ask_at = 0.0
-        self._report = Report()
+        self._claim_at = 0.0
+        self._report = BatchReport()
 
-    def run(self, batch: Sequence[Job]) -> Report:
-        """Until nothing runs any more and no more can be had."""
+    def run(self, batch: Sequence[Job]) -> BatchReport:
+        """Until no job runs any more and no more can be claimed."""
         if not any(job.type in self._concurrent for job in batch):
             return self._batches.run(batch)
-        self._report = Report()
-        self._pause = self._ask_at = 0.0  # the lane is not empty any more
+        self._report = BatchReport()
+        self._pause = self._claim_at = 0.0  # the lane is not empty any more
         self._log.say(log_messages.processing(len(batch)))
-        self._take(batch)
+        self._add(batch)
         try:
             self._work()
-        except MayflyError:  # the database is gone, say: what runs here cannot be settled, and is not to blame
+        except MayflyError:  # the database does not answer, say: running jobs are not the cause
             self._batches.invoker.page.clear_running()
             raise
-        self._guard.relax_beside()
-        self._batches.tell_completed(self._report)
+        self._guard.reset_concurrent()
+        self._batches.log_completed(self._report)
         if self._plain:
             plain, self._plain = self._plain, []
             self._report.add(self._batches.run(plain))
@@ -306,14 +316,14 @@ class ConcurrentBatch:
 
     def _work(self) -> None:
         while True:
-            self._start_or_give_back()
+            self._start_or_release()
             if self._claim_more():
                 continue
-            if not self._runs and not self._waiting:
+            if not self._running and not self._waiting:
                 return
-            self._guard.watch_beside(self._runs.first_limit)
-            self._settle(self._runs.await_ended(self._until_due()))
-            self._end_late()
+            self._guard.arm_concurrent(self._running.first_timeout_at)
+            self._settle(self._running.await_ended(self._seconds_to_wait()))
+            self._interrupt_late()
 
     # --- starting -----------------------------------------------------------------------------------------
 
@@ -321,129 +331,113 @@ class ConcurrentBatch:
     def _may_start(self) -> bool:
         return self._guard.may_start and not self._report.left_behind
 
-    def _take(self, batch: Sequence[Job]) -> None:
-        self._hand += (job for job in batch if job.type in self._concurrent)
+    def _add(self, batch: Sequence[Job]) -> None:
+        self._claimed += (job for job in batch if job.type in self._concurrent)
         self._plain += (job for job in batch if job.type not in self._concurrent)
-        self._types = {job.type for job in self._hand}
+        self._types = {job.type for job in self._claimed}
 
-    def _start_or_give_back(self) -> None:
+    def _start_or_release(self) -> None:
         if self._may_start:
-            self._defer_unfitting()
             ready, later, self._waiting = self._admitted()
-            self._hand = [job for job in ready if not self._begin(job)] + later
-        elif held := [*self._waiting, *self._hand, *self._plain]:
-            self._batches.give_back(held, self._report)
-            self._put_down(self._hand)
-            self._hand, self._waiting, self._plain = [], [], []
-            self._outbox.flush()
-
-    def _defer_unfitting(self) -> None:
-        """Also who waits for a slot: it would have even less time later."""
-        if self._batches.foresight is not None:
-            held = [*self._waiting, *self._hand]
-            hand = list(self._batches.fitting(held, self._report))
-            staying = {job.id for job in hand}
-            self._put_down([job for job in held if job.id not in staying])
-            self._hand, self._waiting = hand, []
-
-    def _begin(self, job: Job) -> bool:
-        """False if there is no slot for it yet."""
-        away = self._batches.invoker.turned_away(job)
-        if away is None:
-            return self._runs.start(job)
-        self._conclude(job, away)
-        self._put_down([job])
-        return True
+            self._claimed = [job for job in ready if not self._running.start(job)] + later
+        elif held := [*self._waiting, *self._claimed, *self._plain]:
+            self._batches.release(held, self._report)
+            self._release_limits(self._claimed)
+            self._claimed, self._waiting, self._plain = [], [], []
+            self._buffer.flush()
 
     def _admitted(self) -> tuple[list[Job], list[Job], list[Job]]:
-        """Whom no limit keeps, who has not been asked for, and who waits for one of ours to end."""
-        if self._gate is None:
-            return self._hand, [], []
-        found = self._gate.beside([*self._waiting, *self._hand], self._runs.room_for, self._conclude)
-        self._gate.release()
-        return found
+        """Jobs that may start, jobs that were not checked, and jobs that wait for a slot of a running one."""
+        jobs: Iterable[Job] = [*self._waiting, *self._claimed]
+        for step in self._checks:
+            jobs = step.admit(jobs, self._reject)
+        if self._limits is None:
+            return list(jobs), [], []
+        return self._limits.admit_concurrent(list(jobs), self._running.free_slots, self._reject)
 
-    def _conclude(self, job: Job, became: JobResult) -> None:
-        self._batches.conclude(job, became, self._report)
+    def _reject(self, job: Job, outcome: Outcome) -> None:
+        self._batches.reject(job, outcome, self._report)
+        self._release_limits([job])
 
-    def _put_down(self, jobs: Sequence[Job]) -> None:
-        if self._gate is not None:
-            self._gate.ended(jobs)
+    def _release_limits(self, jobs: Sequence[Job]) -> None:
+        if self._limits is not None:
+            self._limits.release(jobs)
 
-    def _room(self) -> int:
-        """What is claimed must fit: nothing while something waits in hand."""
-        waits = self._hand or self._plain or not self._may_start or self._batches.claims_no_more
-        return 0 if waits else self._runs.room_beside(self._types)
+    def _claimable(self) -> int:
+        """Claimed jobs must start at once: nothing while others wait to start."""
+        waits = self._claimed or self._plain or not self._may_start
+        return 0 if waits else self._running.claimable(self._types)
 
     def _claim_more(self) -> bool:
-        """At once, rather than when the first has ended; after an empty answer less and less often."""
-        room = self._room()
-        if not room or monotonic() < self._ask_at or (self._pause and not self._runs):
+        """At once, not when the first job has ended; after an empty claim less and less often."""
+        count = self._claimable()
+        if not count or monotonic() < self._claim_at or (self._pause and not self._running):
             return False
-        batch = self._claims.more(room)
+        batch = self._claims.more(count)
         self._pause = 0.0 if batch else min(max(FIRST_PAUSE_SECONDS, 2 * self._pause), LONGEST_PAUSE_SECONDS)
-        self._ask_at = monotonic() + self._pause
+        self._claim_at = monotonic() + self._pause
         if batch:
-            self._take(batch)
+            self._add(batch)
         return bool(batch)
 
     # --- ending -------------------------------------------------------------------------------------------
 
-    def _until_due(self) -> float:
-        due = min(self._runs.due(self._guard.ends_at), self._ask_at if self._room() else inf)
+    def _seconds_to_wait(self) -> float:
+        due = min(self._running.due(self._guard.ends_at), self._claim_at if self._claimable() else inf)
         return min(due - monotonic(), TICK_SECONDS)
 
     def _settle(self, ended: Sequence[Execution]) -> None:
         """Together, and before their slots are used again."""
         for run in ended:
-            self._runs.place_of(run).dismiss(run)
+            self._running.executor_of(run).dismiss(run)
             self._finish(run)
-        self._outbox.flush()
+        self._buffer.flush()
 
     def _finish(self, run: Execution) -> None:
         job = run.job
-        ran = judge_execution(run, self._batches.invoker)
-        if run.handler.hooks is not None:
-            run.handler.hooks.after(job, ran.outcome)
-        self._runs.remove(run, ran.outcome.kind is OutcomeKind.DONE)
-        self._put_down([job])
+        result = result_of(run, self._batches.invoker)
+        if run.observers is not None:
+            run.observers.after(job, result.outcome)
+        self._running.remove(run, result.outcome.kind is OutcomeKind.DONE)
+        self._release_limits([job])
         if isinstance(run.error, LostLease):
-            self._outbox.note_lost(job)
-            return
-        settlement = Settlement(job, ran.outcome, ran.duration_ms)
-        (self._outbox.count_later if run.is_settled else self._batches.settle_or_put_aside)(settlement)
-        self._report.outcomes[ran.outcome.kind] += 1
-        if ran.outcome is not DONE:
-            self._batches.note(job, ran, self._report)
+            self._buffer.note_lost(job)
+        elif not run.is_settled:
+            self._batches.settle(job, result, self._report)
+        else:
+            self._buffer.count_later(Settlement(job, result.outcome, result.duration_ms))
+            self._report.outcomes[result.outcome.kind] += 1
+            if result.outcome is not DONE:
+                self._batches.note(job, result, self._report)
 
-    def _end_late(self) -> None:
-        """Interrupt whoever's time is up, again and again, and leave behind who cannot be interrupted."""
+    def _interrupt_late(self) -> None:
+        """Repeatedly, and leave behind a run that cannot be interrupted."""
         now, ends_at = monotonic(), self._guard.ends_at
-        for run in [each for each in self._runs if now >= each.due(ends_at)]:
-            if run not in self._runs:  # settled with one that blocks its event loop
+        for run in [each for each in self._running if now >= each.due(ends_at)]:
+            if run not in self._running:  # settled with one that blocks its event loop
                 continue
             if run.cannot_be_ended(now):
                 self._leave_behind(run)
             else:
-                run.note_interruption(now, self._guard.cause_of(run.limit))
-                self._runs.place_of(run).interrupt(run)
+                run.note_interruption(now, self._guard.cause_of(run.timeout_at))
+                self._running.executor_of(run).interrupt(run)
 
     def _leave_behind(self, run: Execution) -> None:
-        """Settled as one that was interrupted; this process takes no more jobs and ends without it."""
-        place = self._runs.place_of(run)
+        """Settle it as interrupted; this process claims no more jobs and ends without waiting for it."""
+        executor = self._running.executor_of(run)
         if not self._report.left_behind:
             self._log.say(log_messages.job_left_behind(run.job.id, run.job.type, run.seconds))
-            traceback.print_stack(place.frame_of(run), file=sys.stderr)
+            traceback.print_stack(executor.frame_of(run), file=sys.stderr)
         self._report.left_behind = True
-        for each in self._ending_with(run, place):
+        for each in self._ending_with(run, executor):
             self._finish(each)
-        self._outbox.flush()
+        self._buffer.flush()
 
-    def _ending_with(self, run: Execution, place: Executor) -> list[Execution]:
-        """The run alone, or, on a blocked event loop, all that run there: only the one that blocks it is to blame."""
-        if not place.is_stuck(run):
+    def _ending_with(self, run: Execution, executor: Executor) -> list[Execution]:
+        """The run alone, or, on a blocked event loop, all runs there: only the one that blocks it has timed out."""
+        if not executor.is_stuck(run):
             return [run]
-        blocking, stuck = place.blocking_run(), self._runs.at(place)
+        blocking, stuck = executor.blocking_run(), self._running.on(executor)
         for each in stuck:
             is_innocent = blocking is not None and each is not blocking
             each.cause = Cause.STUCK if is_innocent else each.cause or Cause.GUARD

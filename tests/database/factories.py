@@ -19,7 +19,7 @@ from mayfly.queue.outcome import Settler
 from mayfly.schema import metadata as tables
 from runner.claims import Claims, PauseCache
 from runner.guard import RunnerDeadline
-from runner.job_runtime import MainThreadRuntime
+from runner.job_runtime import MainThreadRuntime, RuntimeContext
 from runner.settle_buffer import SettleBuffer
 from tests.looking import run
 from tests.servers import engine_names
@@ -61,17 +61,17 @@ def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
     return Settler(worker_id, cycle_id, totals_key=worker_id)
 
 
-def make_claims(database: Database, pausing: PauseCache | None = None) -> Claims:
+def make_claims(database: Database, pauses: PauseCache | None = None) -> Claims:
     """Those of a runner that was just planned."""
     insert_runner(database)
     lease_until = database.clock.now() + timedelta(hours=1)
     told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    return Claims(database, SettleBuffer(database, make_settler(), silent_log()), told, 5, pausing=pausing)
+    return Claims(database, SettleBuffer(database, make_settler(), silent_log()), told, 5, pauses=pauses)
 
 
-def make_lifeline(database: Database, worker_id: str = "worker-1") -> MainThreadRuntime:
+def make_runtime(database: Database, worker_id: str = "worker-1") -> MainThreadRuntime:
     """For a handler that does not ask how much time it has."""
-    return MainThreadRuntime(worker_id, cast(RunnerDeadline, None), database)
+    return MainThreadRuntime(RuntimeContext(worker_id, cast(RunnerDeadline, None)), database)
 
 
 def insert_runner(

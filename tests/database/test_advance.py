@@ -26,7 +26,7 @@ from mayfly.queue.outcome import Outcome, OutcomeKind, Settlement
 from mayfly.queue.policy import after_slice
 from mayfly.queue.settle import settle
 from runner.guard import Guard, RunnerDeadline
-from runner.job_runtime import AsyncRuntime, MainThreadRuntime, ThreadRuntime
+from runner.job_runtime import AsyncRuntime, MainThreadRuntime, RuntimeContext, ThreadRuntime
 from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 from tests.recording import recorded
@@ -48,7 +48,9 @@ def begin(database: Database, page: StatusPage) -> Begin:
         [job] = claim_jobs(database, 1)
         now = monotonic()
         page.start(job.id, now - ran, timeout)
-        job.lifeline = MainThreadRuntime("worker-1", RunnerDeadline(Guard(now + seconds, page), page), database)
+        job.runtime = MainThreadRuntime(
+            RuntimeContext("worker-1", RunnerDeadline(Guard(now + seconds, page), page)), database
+        )
         return job
 
     return begin
@@ -72,13 +74,13 @@ def test_the_next_run_finds_the_last_checkpoint(database: Database, begin: Begin
     assert claim_jobs(database)[0].state == {"row": 8, "name": "Zoë"}
 
 
-@pytest.mark.parametrize("lifeline", [AsyncRuntime, ThreadRuntime])
-def test_it_works_beside_the_main_thread(database: Database, begin: Begin, lifeline: type[AsyncRuntime]) -> None:
+@pytest.mark.parametrize("runtime", [AsyncRuntime, ThreadRuntime])
+def test_it_works_beside_the_main_thread(database: Database, begin: Begin, runtime: type[AsyncRuntime]) -> None:
     """The same statement, through another connection."""
     job_id = insert_row(database)
     job = begin()
-    assert isinstance(job.lifeline, MainThreadRuntime)
-    job.lifeline = lifeline("worker-1", job.lifeline.horizon, lambda: database)
+    assert isinstance(job.runtime, MainThreadRuntime)
+    job.runtime = runtime(job.runtime.context, lambda: database)
 
     job.checkpoint(7)
     job.progress(1)
@@ -206,8 +208,8 @@ def test_a_stop_ends_it_at_once(database: Database, begin: Begin) -> None:
     """A deploy need not wait for what can go on elsewhere."""
     insert_row(database)
     job = begin()
-    assert isinstance(job.lifeline, MainThreadRuntime)
-    job.lifeline.horizon._guard.stopped_by = "SIGTERM"
+    assert isinstance(job.runtime, MainThreadRuntime)
+    job.runtime.context.deadline._guard.stopped_by = "SIGTERM"
 
     with pytest.raises(SliceEnded):
         job.checkpoint(7)
@@ -322,8 +324,8 @@ def test_progress_is_written_once_a_second(database: Database, begin: Begin) -> 
     job.checkpoint(1)
     seen.append(get_row(database, job_id).progress)
     job.progress(1000, 1000)
-    assert job.trail is not None
-    job.trail.write_progress(job)
+    assert job.progress_state is not None
+    job.progress_state.write(job)
     seen.append(get_row(database, job_id).progress)
 
     assert len(sent) < 10

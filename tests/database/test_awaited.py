@@ -77,7 +77,7 @@ def test_what_is_done_at_once_is_one_statement_in_a_group_too(database: Database
     [job] = make_claims(database).next()
 
     with recorded() as sent:
-        outbox.add(Settlement(job, DONE, 1), at_once=True)
+        outbox.add(Settlement(job, DONE, 1), commit_now=True)
 
     assert len(sent) == 1 + (database.dialect.name == "sqlite")  # which begins a transaction for it
 

@@ -29,7 +29,7 @@ from tests.database.factories import (
     change_job,
     claim_jobs,
     in_threads,
-    make_lifeline,
+    make_runtime,
     make_settler,
     rows_of,
     run_sql,
@@ -258,7 +258,7 @@ def handling(app: App, database: Database) -> Job:
     """A child of a batch, whose handler is the test."""
     fill(1)
     (job,) = claim_jobs(database, 1)
-    job.lifeline = make_lifeline(app.database)
+    job.runtime = make_runtime(app.database)
     return job
 
 
@@ -296,7 +296,7 @@ def test_a_group_that_is_no_batch_has_none(app: App, database: Database) -> None
     mayfly.enqueue("child")
     found = claim_jobs(database, 2)
     for job in found:
-        job.lifeline = make_lifeline(app.database)
+        job.runtime = make_runtime(app.database)
 
     assert [job.batch for job in found] == [None, None]
 
@@ -328,12 +328,12 @@ def test_a_batch_of_a_handler_is_written_with_its_job(handling: Job, database: D
 
 def test_a_handlers_transaction_ends_a_batch_too(handling: Job, database: Database) -> None:
     """Its outcome is committed elsewhere than all others', and is looked after all the same."""
-    assert isinstance(handling.lifeline, MainThreadRuntime)
+    assert isinstance(handling.runtime, MainThreadRuntime)
     with handling.transaction():
         pass
-    outbox = SettleBuffer(handling.lifeline.database, make_settler(), silent_log())
+    outbox = SettleBuffer(handling.runtime.database, make_settler(), silent_log())
 
-    outbox.settle_in(handling.lifeline.opened, Settlement(handling, DONE, 1))
+    outbox.settle_in_transaction(handling.runtime.job_transaction, Settlement(handling, DONE, 1))
 
     assert len(callbacks(database)) == 1
 

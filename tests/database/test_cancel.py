@@ -16,7 +16,7 @@ from mayfly.errors import BadField, NoJobsSelected
 from mayfly.queue.outcome import RELEASED, Settlement
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import settle
-from tests.database.factories import change_job, claim_jobs, in_threads, make_lifeline, make_settler
+from tests.database.factories import change_job, claim_jobs, in_threads, make_runtime, make_settler
 from tests.factories import get_row, insert_row, insert_rows
 
 HOUR = timedelta(hours=1)
@@ -244,7 +244,7 @@ def test_a_handler_sees_that_its_job_is_to_end(
     monkeypatch.setattr("mayfly.job.monotonic", lambda: clock[0])
     insert_row(database)
     [job] = claim_jobs(database)
-    job.lifeline = make_lifeline(database)
+    job.runtime = make_runtime(database)
 
     seen = [job.cancelled]
     cancel(rival, JobFilter(ids=(job.id,)), reason="a mistake")
@@ -262,6 +262,6 @@ def test_who_lost_the_job_does_not_hear_of_the_next_owners_wishes(database: Data
     insert_row(database)
     [job] = claim_jobs(database)
     change_job(database, job.id, worker_id="worker-2", claims=2, cancel_reason="cancelled")
-    job.lifeline = make_lifeline(database)
+    job.runtime = make_runtime(database)
 
     assert not job.cancelled

@@ -20,7 +20,7 @@ from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
 from mayfly.schema.metadata import chains, jobs
 from tests.database.applications import as_connection
-from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, run_sql, servers_only
+from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, run_sql, servers_only
 from tests.database.proxy import proxied
 
 ENDINGS = [
@@ -37,7 +37,7 @@ def claim_one(app: App, database: Database) -> Job:
     while not (claimed := claim_jobs(database, 5)) and monotonic() < until:
         pause(0.001)
     (job,) = claimed
-    job.lifeline = make_lifeline(app.database)
+    job.runtime = make_runtime(app.database)
     return job
 
 

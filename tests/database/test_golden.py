@@ -41,7 +41,7 @@ from mayfly.monitoring.alerts import (
 from mayfly.queue import external, pauses
 from mayfly.queue.batches import NewBatch, complete_all, open_batch, seal
 from mayfly.queue.claim import ClaimCursor
-from mayfly.queue.count import count_due, first_released, has_due
+from mayfly.queue.count import count_due, has_due, interrupted_jobs
 from mayfly.queue.external import ClaimRef, ExternalTotals, PullOptions
 from mayfly.queue.followups import NewChain, insert_chain, mark_awaited
 from mayfly.queue.insert import FutureJob, NewJob, insert_job, insert_jobs
@@ -60,7 +60,7 @@ from mayfly.settings import load
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count
 from mayfly.stats.history import count_cycles, read_cycles
-from mayfly.stats.totals import add_up_strays, add_up_totals, read_usual, write_totals
+from mayfly.stats.totals import add_up_strays, add_up_totals, write_totals
 from tests.database.factories import (
     change_job,
     claim_jobs,
@@ -116,8 +116,8 @@ def chapters(database: Database) -> Iterator[str]:
     [first] = insert_rows(database, 1)
     yield chapter("begin with a job", lambda: claim_jobs(database, 2, begins_with=first))
     yield chapter(
-        "find the first that came back",
-        lambda: database.read(lambda c: first_released(c, "default", ["noop"], now)),
+        "find interrupted jobs",
+        lambda: database.read(lambda c: interrupted_jobs(c, "default", now, 2)),
     )
     yield chapter("look for more", lambda: database.read(lambda c: has_due(c, "default", now)))
     yield chapter("jobs of a runner", lambda: database.run(lambda c: held_jobs(c, "default", "worker-1")))
@@ -194,7 +194,6 @@ def fleet(database: Database) -> Iterator[str]:
     yield chapter("beat", lambda: database.once(lambda c: renew_heartbeat(c, "worker-1", now)))
     yield chapter("end of a runner", end)
     yield chapter("add up", lambda: database.run(lambda c: add_up_totals(c, total.cycle_id)))
-    yield chapter("how long jobs take", lambda: database.read(lambda c: read_usual(c, now)))
     yield chapter("close a cycle", close)
 
 
@@ -321,10 +320,10 @@ def limiting(database: Database) -> Iterator[str]:
         SlotLedger(holder),
         (LimitKey("smtp:7", Limit("smtp", 2)), LimitKey("sender:7", Limit("sender", 9, "day"))),
     )
-    yield chapter("take for the first time", lambda: ours.take(database, [wish]))
-    yield chapter("take", lambda: ours.take(database, [wish]))
-    ours.put_down([wish, wish])
-    yield chapter("release", lambda: ours.release(database))
+    yield chapter("take for the first time", lambda: ours.acquire(database, [wish]))
+    yield chapter("take", lambda: ours.acquire(database, [wish]))
+    ours.release([wish, wish])
+    yield chapter("release", lambda: ours.flush(database))
     now = database.clock.now()
     yield chapter("list limits", lambda: database.read(lambda c: list(list_limits(c, now))))
 

@@ -17,7 +17,7 @@ from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
 from runner.job_runtime import JobTransaction, MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
-from tests.database.factories import claim_jobs, make_lifeline, make_settler, rows_of, servers_only
+from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, servers_only
 from tests.database.proxy import proxied
 from tests.factories import insert_rows
 
@@ -90,7 +90,7 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
     """The handler hears of it at once, and not whoever settles its job."""
     insert_rows(database, 1)
     [job] = claim_jobs(database, 1)
-    job.lifeline = make_lifeline(database)
+    job.runtime = make_runtime(database)
     running = CURRENT_JOB.set(job)
     try:
         with pytest.raises(ErrorTooLate, match=r"^on_conflict='error' cannot be answered inside a handler"):
@@ -131,7 +131,7 @@ def test_children_from_before_a_transaction_commit_with_it(database: Database, r
     with transaction.open(job):
         pass
 
-    SettleBuffer(database, make_settler(), silent_log()).settle_in(transaction, Settlement(job, DONE, 1))
+    SettleBuffer(database, make_settler(), silent_log()).settle_in_transaction(transaction, Settlement(job, DONE, 1))
 
     assert children(rival) == [f"child of {job.id}"]
 
@@ -161,7 +161,7 @@ def running(app: App) -> Job:
     """A job whose handler is this test."""
     insert_rows(app.database, 1)
     (job,) = claim_jobs(app.database, 1)
-    job.lifeline = make_lifeline(app.database)
+    job.runtime = make_runtime(app.database)
     return job
 
 
@@ -190,8 +190,8 @@ def test_enqueue_in_a_handlers_transaction_is_not_held_back(running: Job, databa
             job_id = mayfly.enqueue("child")
     finally:
         CURRENT_JOB.reset(token)
-    assert isinstance(running.lifeline, MainThreadRuntime)
-    running.lifeline.opened.commit()
+    assert isinstance(running.runtime, MainThreadRuntime)
+    running.runtime.job_transaction.commit()
 
     assert running.held is None
     found = [(row.id, row.parent_id) for row in rows_of(database, jobs) if row.type == "child"]

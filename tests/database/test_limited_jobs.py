@@ -44,7 +44,7 @@ def sent() -> list[int]:
 def hold(database: Database, need: LimitKey, times: int) -> SlotLedger:
     """As another runner that lives for another minute."""
     holdings = SlotLedger(LimitHolder("rival", database.clock.now() + timedelta(minutes=1)))
-    assert holdings.take(database, [(need,)] * times) == [None] * times
+    assert holdings.acquire(database, [(need,)] * times) == [None] * times
     return holdings
 
 
@@ -75,8 +75,8 @@ def test_who_finds_no_slot_comes_back_within_seconds(database: Database, rival: 
     waiting = get_row(database, job_id)
     assert (waiting.attempts, waiting.waiting_for) == (0, "limit smtp:7: 2 of 2 in use")
     assert before < waiting.run_at < after + timedelta(seconds=3)
-    others.put_down([(SMTP,)])
-    others.release(rival)
+    others.release([(SMTP,)])
+    others.flush(rival)
     assert drain(advance=True).outcomes == {"done": 1}
     assert [(row.limit_key, row.used) for row in rows_of(database, limits) if row.span == "day"] == [("sender:7", 1)]
     assert [row.worker_id for row in rows_of(database, slots)] == ["rival"]
@@ -220,4 +220,4 @@ def test_keys_that_nobody_has_used_for_long_are_pruned(database: Database, rival
         pruned = prune(database, Keep())
 
     assert (pruned, [row.limit_key for row in rows_of(database, limits)]) == (1, ["sender:7"])
-    assert SlotLedger(LimitHolder("new", database.clock.now())).take(database, [(SMTP,)]) != [None]
+    assert SlotLedger(LimitHolder("new", database.clock.now())).acquire(database, [(SMTP,)]) != [None]

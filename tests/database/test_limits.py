@@ -42,7 +42,7 @@ def test_rivals_never_take_more_than_a_window_has(rivals: list[Database]) -> Non
 
     def work(number: int) -> int:
         ours = holdings(rivals[number], f"worker-{number}")
-        return sum(ours.take(rivals[number], [(NINE_A_DAY,)]) == [None] for _ in range(10))
+        return sum(ours.acquire(rivals[number], [(NINE_A_DAY,)]) == [None] for _ in range(10))
 
     granted = in_threads([lambda number=number: work(number) for number in range(RIVALS)])  # type: ignore[misc]
 
@@ -59,7 +59,7 @@ def test_rivals_never_hold_more_slots_than_there_are(rivals: list[Database]) -> 
         nonlocal inside, most_seen
         ours = holdings(rivals[number], f"worker-{number}")
         while entered[number] < 5:
-            if ours.take(rivals[number], [(TWO_AT_ONCE,)]) != [None]:
+            if ours.acquire(rivals[number], [(TWO_AT_ONCE,)]) != [None]:
                 pause_between(0.001, 0.01)
                 continue
             with counting:
@@ -68,8 +68,8 @@ def test_rivals_never_hold_more_slots_than_there_are(rivals: list[Database]) -> 
             pause_between(0.001, 0.005)
             with counting:
                 inside -= 1
-            ours.put_down([(TWO_AT_ONCE,)])
-            ours.release(rivals[number])
+            ours.release([(TWO_AT_ONCE,)])
+            ours.flush(rivals[number])
 
     in_threads([lambda number=number: work(number) for number in range(RIVALS)])  # type: ignore[misc]
 
@@ -87,11 +87,11 @@ def test_rivals_that_want_the_same_keys_crosswise_all_get_an_answer(rivals: list
         dice, ours, granted = random.Random(number), holdings(rivals[number], f"worker-{number}"), Counter[str]()
         for _ in range(10):
             wishes = [tuple(dice.sample(needs, 4)) for _ in range(3)]
-            denials = ours.take(rivals[number], wishes)
+            denials = ours.acquire(rivals[number], wishes)
             taken = [wish for wish, denial in zip(wishes, denials, strict=True) if denial is None]
             granted += Counter(need.key for wish in taken for need in wish if need.limit.span == "day")
-            ours.put_down(taken)
-        ours.release(rivals[number])
+            ours.release(taken)
+        ours.flush(rivals[number])
         return granted
 
     counted: Counter[str] = sum(
@@ -107,25 +107,25 @@ def test_rivals_that_want_the_same_keys_crosswise_all_get_an_answer(rivals: list
 
 def test_what_one_limit_refuses_is_not_taken_from_another(database: Database, rival: Database) -> None:
     """All or nothing, in the table too."""
-    assert holdings(rival, "rival").take(rival, [(TWO_AT_ONCE,)] * 2) == [None, None]
+    assert holdings(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2) == [None, None]
 
-    [denial] = holdings(database).take(database, [(NINE_A_DAY, TWO_AT_ONCE)])
+    [denial] = holdings(database).acquire(database, [(NINE_A_DAY, TWO_AT_ONCE)])
 
-    assert (denial and denial.need) == TWO_AT_ONCE
+    assert (denial and denial.limit_key) == TWO_AT_ONCE
     assert [row.used for row in rows_of(database, limits) if row.span == "day"] == [0]
 
 
 def test_a_slot_is_free_when_its_runner_is_closed(database: Database, rival: Database) -> None:
     """Whoever closes the row of a dead runner need not know what it held."""
     insert_runner(rival, "rival")
-    holdings(rival, "rival").take(rival, [(TWO_AT_ONCE,)] * 2)
+    holdings(rival, "rival").acquire(rival, [(TWO_AT_ONCE,)] * 2)
     ours = holdings(database)
-    assert ours.take(database, [(TWO_AT_ONCE,)]) != [None]
+    assert ours.acquire(database, [(TWO_AT_ONCE,)]) != [None]
 
     now = database.clock.now()
     database.run(lambda connection: close_runner(connection, "rival", EndedRunner("crash", signal=9), now))
 
-    assert ours.take(database, [(TWO_AT_ONCE,)]) == [None]
+    assert ours.acquire(database, [(TWO_AT_ONCE,)]) == [None]
     assert [(row.worker_id, row.held) for row in rows_of(database, slots)] == [("worker-1", 1)]
 
 
@@ -133,34 +133,34 @@ def test_a_slot_is_free_when_the_lease_of_its_runner_runs_out(database: Database
     """The runner's row decides, which may have been renewed; the slot's own lease where there is no row."""
     insert_runner(rival, "rival")
     over = rival.clock.now() - timedelta(seconds=1)
-    SlotLedger(LimitHolder("rival", over)).take(rival, [(TWO_AT_ONCE,)])
-    SlotLedger(LimitHolder("nobody", over)).take(rival, [(TWO_AT_ONCE,)])
+    SlotLedger(LimitHolder("rival", over)).acquire(rival, [(TWO_AT_ONCE,)])
+    SlotLedger(LimitHolder("nobody", over)).acquire(rival, [(TWO_AT_ONCE,)])
     ours = holdings(database)
-    assert [each is None for each in ours.take(database, [(TWO_AT_ONCE,)] * 2)] == [True, False]
+    assert [each is None for each in ours.acquire(database, [(TWO_AT_ONCE,)] * 2)] == [True, False]
 
     run(database, lambda connection: connection.execute(update(runners).values(lease_until=over)))
 
-    assert ours.take(database, [(TWO_AT_ONCE,)]) == [None]
+    assert ours.acquire(database, [(TWO_AT_ONCE,)]) == [None]
 
 
 def test_a_window_that_has_ended_opens_again(database: Database) -> None:
     """By the database's clock; used up is used up until then."""
     ours = holdings(database)
-    assert ours.take(database, [(NINE_A_DAY,)] * 10)[8:] != [None, None]
-    assert ours.take(database, [(NINE_A_DAY,)]) != [None]
+    assert ours.acquire(database, [(NINE_A_DAY,)] * 10)[8:] != [None, None]
+    assert ours.acquire(database, [(NINE_A_DAY,)]) != [None]
 
     over = update(limits).values(opens_at=database.clock.now())
     run(database, lambda connection: connection.execute(over))
 
-    assert ours.take(database, [(NINE_A_DAY,)]) == [None]
+    assert ours.acquire(database, [(NINE_A_DAY,)]) == [None]
 
 
 def test_what_is_declared_anew_is_what_the_row_says(database: Database) -> None:
     """For those who look at it; whoever asks goes by his own declaration."""
     raised = LimitKey("smtp", Limit("smtp", 3))
     ours = holdings(database)
-    assert [each is None for each in ours.take(database, [(TWO_AT_ONCE,)] * 3)] == [True, True, False]
+    assert [each is None for each in ours.acquire(database, [(TWO_AT_ONCE,)] * 3)] == [True, True, False]
 
-    assert ours.take(database, [(raised,)]) == [None]
+    assert ours.acquire(database, [(raised,)]) == [None]
 
     assert [row.most for row in rows_of(database, limits)] == [3]

@@ -1,10 +1,14 @@
 """Outcomes wait together while jobs are fast, and not at all where a handler asks for that."""
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from sqlalchemy import update
 
 from mayfly.db.database import Database
 from mayfly.errors import LostLease
+from mayfly.job import Job
 from mayfly.log import Log, silent_log
 from mayfly.log_messages import Level
 from mayfly.queue.outcome import DONE, RELEASED, Settlement
@@ -12,9 +16,12 @@ from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs as jobs_table
 from mayfly.schema.metadata import totals
 from mayfly.stats.totals import LOST_TOTALS
+from runner.batch import BatchRunner
+from runner.guard import Guard
+from runner.invoke import Invoker, JobResult
 from runner.job_runtime import JobTransaction
 from runner.settle_buffer import SettleBuffer
-from tests.database.factories import claim_jobs, make_settler, rows_of
+from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of
 from tests.factories import get_row, insert_rows
 
 
@@ -51,9 +58,9 @@ def test_an_outcome_at_once_is_committed_before_the_next_job(database: Database,
     jobs = claim_jobs(database, 2)
     outbox = make_outbox(database)
 
-    outbox.add(Settlement(jobs[0], DONE, 0), at_once=True)
+    outbox.add(Settlement(jobs[0], DONE, 0), commit_now=True)
     status, counted = get_row(rival, jobs[0].id).status, rows_of(rival, totals)
-    outbox.add(Settlement(jobs[1], DONE, 0), at_once=True)
+    outbox.add(Settlement(jobs[1], DONE, 0), commit_now=True)
     outbox.flush()
 
     assert (status, counted) == ("done", [])
@@ -68,7 +75,7 @@ def test_an_outcome_at_once_of_a_lost_job_changes_nothing(database: Database, ri
     sink = Lines()
     outbox = SettleBuffer(database, make_settler(), Log(sink, "WORKER"))
 
-    outbox.add(Settlement(job, DONE, 0), at_once=True)
+    outbox.add(Settlement(job, DONE, 0), commit_now=True)
     outbox.flush()
 
     assert get_row(rival, job.id).status == "pending"
@@ -80,12 +87,18 @@ def test_what_is_finished_does_not_wait_behind_a_job_that_may_be_slow(database: 
     """A type that is not known to be fast has the outcomes before it written first."""
     insert_rows(database, 2)
     jobs = claim_jobs(database, 2)
-    outbox = make_outbox(database)
-    outbox.add(Settlement(jobs[0], DONE, 0))
+    jobs[1].type = "never seen"
+    statuses = []
 
-    outbox.before("never seen")
+    def run(job: Job) -> JobResult:
+        statuses.append([get_row(rival, each.id).status for each in jobs])
+        return JobResult(DONE, 0)
 
-    assert get_row(rival, jobs[0].id).status == "done"
+    invoker = SimpleNamespace(run=run, runtime=make_runtime(database))
+    guard = SimpleNamespace(may_start=True)
+    BatchRunner(cast(Invoker, invoker), make_outbox(database), cast(Guard, guard), silent_log()).run(jobs)
+
+    assert statuses == [["processing", "processing"], ["done", "processing"]]
 
 
 def test_an_outcome_settled_beside_is_counted_later(database: Database, rival: Database) -> None:
@@ -96,7 +109,7 @@ def test_an_outcome_settled_beside_is_counted_later(database: Database, rival: D
     settlement = Settlement(job, DONE, 3)
     with transaction.open(job):
         pass
-    outbox.settle_beside(transaction, settlement)
+    outbox.settle_in_thread(transaction, settlement)
     status, counted = get_row(database, job.id).status, rows_of(database, totals)
 
     outbox.count_later(settlement)
@@ -116,6 +129,6 @@ def test_nothing_is_settled_beside_for_a_job_that_is_no_longer_ours(database: Da
         connection.execute(update(jobs_table).where(jobs_table.c.id == other.id).values(group_key="written"))
 
     with pytest.raises(LostLease):
-        make_outbox(database).settle_beside(transaction, Settlement(ours, DONE, 3))
+        make_outbox(database).settle_in_thread(transaction, Settlement(ours, DONE, 3))
 
     assert (get_row(database, ours.id).status, get_row(database, other.id).group_key) == ("pending", None)

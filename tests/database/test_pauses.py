@@ -136,7 +136,7 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
 def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:
     """Paused after it was planned, and before it began."""
     insert_rows(database, 3)
-    claims = make_claims(database, PauseCache("default"))
+    claims = make_claims(database, PauseCache("default", database))
     add_pause(database, LANE, "default")
 
     assert (claims.next(), claims.more(2)) == ([], [])
@@ -148,10 +148,10 @@ def test_a_runner_notices_a_pause_with_its_next_sign_of_life(
 ) -> None:
     """What it has claimed by then is run; then it claims no more."""
     insert_rows(database, 20)
-    claims = make_claims(database, PauseCache("default"))
+    claims = make_claims(database, PauseCache("default", database))
     before = len(claims.next())
     add_pause(database, LANE, "default")
-    monkeypatch.setattr("runner.claims.BEAT_SECONDS", 0.0)
+    monkeypatch.setattr("runner.claims.HEARTBEAT_SECONDS", 0.0)
     noticing = len(claims.more(5))
 
     assert (before, noticing) == (5, 5)
@@ -163,23 +163,26 @@ def test_a_runner_knows_the_paused_types(database: Database) -> None:
     paused = add_pause(database)
     add_pause(database, LANE, "mail")
     insert_rows(database, 1)
-    pausing = PauseCache("default")
+    pausing = PauseCache("default", database)
     claims = make_claims(database, pausing)
 
     claimed = claims.next()
+    snoozed: list[Outcome] = []
+    admitted = list(pausing.admit(claimed, lambda _job, outcome: snoozed.append(outcome)))
 
-    assert (len(claimed), pausing.types, claims.pause) == (1, {"noop": paused}, None)
+    assert (len(claimed), admitted, claims.pause) == (1, [], None)
+    assert [each.waiting_for for each in snoozed] == [paused.waiting_for]
 
 
 def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Database) -> None:
     """It could not know; at its own end it looks again."""
     add_pause(database)
-    pausing, now = PauseCache("default"), database.clock.now()
+    pausing, now = PauseCache("default", database), database.clock.now()
     database.read(lambda connection: pausing.read(connection, now))
     end_pause(database, TYPE, "noop")
     late, elsewhere = put_off(database)[0], put_off(database, lane="mail")[0]
 
-    pausing.bring_back(database)
+    pausing.resume_snoozed()
 
     assert get_row(database, late).waiting_for is None
     assert get_row(database, elsewhere).waiting_for is not None
@@ -188,10 +191,10 @@ def test_what_a_runner_put_off_after_the_end_of_a_pause_comes_back(database: Dat
 def test_what_is_still_paused_stays_put_off(database: Database) -> None:
     """At the end of a runner's life."""
     add_pause(database)
-    pausing, now = PauseCache("default"), database.clock.now()
+    pausing, now = PauseCache("default", database), database.clock.now()
     database.read(lambda connection: pausing.read(connection, now))
     [job_id] = put_off(database)
 
-    pausing.bring_back(database)
+    pausing.resume_snoozed()
 
     assert get_row(database, job_id).waiting_for is not None

@@ -70,7 +70,6 @@ def test_a_dry_run_counts_what_runs(embedded: Installation) -> None:
                 "set_by": None,
                 "cuts": ["1 already running"],
                 "long": False,
-                "usual_seconds": {},
             }
         ],
     }

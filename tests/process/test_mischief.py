@@ -57,7 +57,7 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     before = installation.enqueue("ledger", A_MOMENT, lane="late")
     late = installation.enqueue("oversleep", lane="late")[0]
     behind = mates(installation, "late")
-    before += installation.enqueue("ledger", A_MOMENT, lane="fourth")
+    first = installation.enqueue("ledger", A_MOMENT, lane="fourth", interruptions=1)[0]  # its runner starts with this
     fourth = installation.enqueue("oversleep", lane="fourth", **FOURTH)[0]
     others = mates(installation, "other")
     installation.timing = ONE_PLAN
@@ -73,6 +73,7 @@ def test_a_handler_that_sleeps_through_the_guard_has_failed(installation: Instal
     job = installation.job(fourth)
     assert (job.status, job.attempts, job.interruptions) == ("pending", 1, 3)
     assert job.last_error.startswith("timed out after ")
+    assert installation.job(first).status == "done"
     assert_unharmed(installation, before + others)
     released = [installation.job(job_id) for job_id in behind]
     assert [(job.status, job.attempts, job.interruptions) for job in released] == [("pending", 0, 0)] * 2

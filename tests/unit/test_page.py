@@ -172,12 +172,12 @@ def test_a_page_tells_how_often_transactions_were_repeated(path: Path) -> None:
     assert (seen.repeats, [each.job_id for each in seen.running]) == (5, [7])
 
 
-def test_a_page_tells_what_was_put_aside(path: Path) -> None:
+def test_a_page_tells_how_many_jobs_were_sliced(path: Path) -> None:
     """For the dispatcher, when its runner has ended; nothing else is touched by it."""
     page = StatusPage(path)
-    page.note_aside(3, 2)
+    page.note_sliced(3)
 
-    assert page.read() == RunnerStatus(sliced=3, deferred=2)
+    assert page.read() == RunnerStatus(sliced=3)
 
 
 def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:
@@ -187,4 +187,4 @@ def test_a_page_knows_the_window_of_what_runs(path: Path) -> None:
     page.start(8, 101.0, None)
     page.finish(8, 102.0, succeeded=True)
 
-    assert (page.window_of(7), page.window_of(8)) == (RunningJob(7, 100.0, 20.0), None)
+    assert (page.running_job(7), page.running_job(8)) == (RunningJob(7, 100.0, 20.0), None)

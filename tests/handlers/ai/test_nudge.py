@@ -85,7 +85,7 @@ def test_a_board_is_not_asked_about_again_after_a_no(boards: Boards, model: Play
 
 def as_other(job: Job) -> Job:
     """Another job, as a runner on another host sees it."""
-    return Job(99, "x", "x", "{}", 1, 1, 1, lifeline=job.lifeline)
+    return Job(99, "x", "x", "{}", 1, 1, 1, runtime=job.runtime)
 
 
 @pytest.mark.every_database

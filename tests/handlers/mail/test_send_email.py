@@ -359,7 +359,7 @@ def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     @handler("rival", max_attempts=1)
     def rival(job: Job) -> None:
         mine, other = Effect(job, "mail", "k"), Effect(Job(99, "x", "x", "{}", 1, 1, 1), "mail", "k")
-        other._job.lifeline = job.lifeline
+        other._job.runtime = job.runtime
         told.extend([mine.load().state, other.load().state])
         other.hand_over("someone")
         mine.hand_over("me")

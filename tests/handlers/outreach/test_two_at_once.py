@@ -11,7 +11,7 @@ from handlers.outreach import tables
 from mayfly.db.database import Database
 from mayfly.job import Job
 from runner.guard import RunnerDeadline
-from runner.job_runtime import MainThreadRuntime
+from runner.job_runtime import MainThreadRuntime, RuntimeContext
 from tests.handlers.outreach.audience import Tables
 
 DEADLINE = 60.0
@@ -24,7 +24,7 @@ def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
     databases = Database(platform_url), Database(platform_url)
     first, second = (Job(number, "send_outreach", "outreach", "{}", 1, 1, 1) for number in (1, 2))
     for job, database in zip((first, second), databases, strict=True):
-        job.lifeline = MainThreadRuntime(f"worker-{job.id}", cast(RunnerDeadline, None), database)
+        job.runtime = MainThreadRuntime(RuntimeContext(f"worker-{job.id}", cast(RunnerDeadline, None)), database)
     yield first, second
     for database in databases:
         database.close()

@@ -30,16 +30,12 @@ def told(known: JobDiagnosis) -> list[str]:
     return [each.text for each in explain(known)]
 
 
-def test_a_job_that_was_deferred_waits_for_a_window() -> None:
-    """As long as it has been taken and given back; one that goes on in slices fits into any."""
-    sentence = (
-        "It was released: its type usually takes up to 40 s, and its runner had less time left."
-        " A fresh runner will take it."
-    )
+@pytest.mark.parametrize(("interruptions", "often"), [(1, "once"), (3, "3 times")])
+def test_an_interrupted_job_waits_for_a_fresh_runner(interruptions: int, often: str) -> None:
+    """It says so, and how often that has happened; a job without an interruption does not."""
+    sentence = f"It was interrupted {often} by the end of a window; a fresh runner starts with it."
 
-    assert told(make_known(usual_seconds=40.0, claims=2, attempts=1)) == [sentence]
-    assert sentence not in told(make_known(usual_seconds=40.0, claims=1, attempts=1))
-    assert sentence not in told(make_known(usual_seconds=40.0, claims=2, attempts=1, slices=1))
+    assert told(make_known(interruptions=interruptions)) == [sentence]
     assert sentence not in told(make_known(claims=2, attempts=1))
 
 

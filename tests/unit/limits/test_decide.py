@@ -10,7 +10,7 @@ from tests.factories import NOON
 TWO_AT_ONCE = LimitKey("smtp", Limit("smtp", 2))
 TWO_A_MINUTE = LimitKey("sender", Limit("sender", 2, "minute"))
 NEXT_MINUTE = NOON + timedelta(minutes=1)
-MINUTE, AT_ONCE = TWO_A_MINUTE.place, TWO_AT_ONCE.place
+MINUTE, AT_ONCE = TWO_A_MINUTE.row_key, TWO_AT_ONCE.row_key
 
 
 def decide(room: Availability, *wishes: LimitRequest, in_turn: bool = False) -> list[bool]:
@@ -64,7 +64,7 @@ def test_who_waits_for_a_window_comes_when_one_has_room() -> None:
     """The first two in the next, the fifth two later; nobody later than an hour, however many there are."""
     denial = Refusal(TWO_A_MINUTE, NEXT_MINUTE)
 
-    turns = [denial.turn(NOON, position, 0.5) - NEXT_MINUTE for position in (0, 1, 2, 4, 10**6)]
+    turns = [denial.retry_at(NOON, position, 0.5) - NEXT_MINUTE for position in (0, 1, 2, 4, 10**6)]
 
     minutes = [timedelta(minutes=each) for each in (0, 0, 1, 2)]
     assert turns == [*minutes, MAX_WAIT - timedelta(minutes=1)]
@@ -75,14 +75,14 @@ def test_who_waits_for_a_day_comes_with_the_next() -> None:
     midnight = NOON + timedelta(hours=12)
     denial = Refusal(LimitKey("sender", Limit("sender", 2, "day")), midnight)
 
-    assert {denial.turn(NOON, position, 0.5) for position in (0, 1, 2, 10**6)} == {midnight}
+    assert {denial.retry_at(NOON, position, 0.5) for position in (0, 1, 2, 10**6)} == {midnight}
 
 
 def test_who_waits_for_a_slot_comes_within_seconds_and_not_all_at_once() -> None:
     """A hundred at a time, and nobody later than in about ten minutes."""
     denial = Refusal(TWO_AT_ONCE)
 
-    waits = [(denial.turn(NOON, position, 0.5) - NOON).total_seconds() for position in (0, 99, 100, 10**7)]
+    waits = [(denial.retry_at(NOON, position, 0.5) - NOON).total_seconds() for position in (0, 99, 100, 10**7)]
 
     assert waits == [1.5, 1.5, 1.6, 601.5]
 

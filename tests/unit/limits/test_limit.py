@@ -25,11 +25,11 @@ def test_a_key_is_filled_from_the_payload() -> None:
     ("payload", "reason"),
     [
         ({}, "needs the field 'account', which is missing"),
-        ({"account": None}, "needs a text or a whole number in the field 'account'"),
-        ({"account": True}, "needs a text or a whole number"),
-        ({"account": 1.5}, "needs a text or a whole number"),
-        ({"account": ["a"]}, "needs a text or a whole number"),
-        ({"account": ""}, "needs a text or a whole number"),
+        ({"account": None}, "needs a text or an integer in the field 'account'"),
+        ({"account": True}, "needs a text or an integer"),
+        ({"account": 1.5}, "needs a text or an integer"),
+        ({"account": ["a"]}, "needs a text or an integer"),
+        ({"account": ""}, "needs a text or an integer"),
         ({"account": "x" * 200}, "must have 1 to 190 characters, not 205"),
         ({"account": "\x00"}, "has characters that no database holds"),
         ([], "it is no JSON object"),
@@ -55,9 +55,9 @@ def test_enqueue_refuses_what_its_limits_cannot_be_said_of() -> None:
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "2", None, 10**10])
-def test_how_many_is_a_whole_number_of_one_or_more(most: Any) -> None:
+def test_the_number_is_an_integer_of_one_or_more(most: Any) -> None:
     """Nothing else means anything, and the column holds no more."""
-    with pytest.raises(BadLimit, match="how many must be a whole number of 1 or more"):
+    with pytest.raises(BadLimit, match="how many must be an integer of 1 or more"):
         concurrency("smtp", most)
 
 

@@ -11,7 +11,7 @@ import pytest
 from mayfly.clock import monotonic
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
-from runner.guard import STEP_SECONDS, Cause, Guard
+from runner.guard import HARD_EXIT_STEP_SECONDS, Cause, Guard
 
 FAR = 10_000.0  # nothing may go off while the tests run
 LEEWAY = timing().hard_exit_seconds + timing().settle_seconds
@@ -36,9 +36,9 @@ def guard(ends_at: float, page: StatusPage) -> Iterator[Guard]:
 
 def test_the_last_resort_leaves_time_to_settle(guard: Guard, page: StatusPage, ends_at: float) -> None:
     """Interrupted at its limit, left behind two seconds later, and a second to write that down."""
-    guard.watch_beside(inf)
+    guard.arm_concurrent(inf)
     without_limit = page.hard_deadline
-    guard.watch_beside(ends_at - 5000)
+    guard.arm_concurrent(ends_at - 5000)
 
     assert (without_limit, page.hard_deadline) == (ends_at + LEEWAY, ends_at - 5000 + LEEWAY)
 
@@ -47,17 +47,17 @@ def test_the_last_resort_comes_forward_at_once_and_moves_back_in_steps(guard: Gu
     """Never later than it must; to move it for each job that ends would cost a thread each."""
     first = monotonic() + 5000
     seen = []
-    for limit in (first, first + STEP_SECONDS / 2, first + STEP_SECONDS, first):
-        guard.watch_beside(limit)
+    for limit in (first, first + HARD_EXIT_STEP_SECONDS / 2, first + HARD_EXIT_STEP_SECONDS, first):
+        guard.arm_concurrent(limit)
         seen.append(page.hard_deadline - LEEWAY)
 
-    assert seen == pytest.approx([first, first, first + STEP_SECONDS, first])
+    assert seen == pytest.approx([first, first, first + HARD_EXIT_STEP_SECONDS, first])
 
 
 def test_for_plain_jobs_it_is_as_it_was(guard: Guard, page: StatusPage, ends_at: float) -> None:
     """When nothing runs beside the main thread any more."""
-    guard.watch_beside(ends_at - 5000)
-    guard.relax_beside()
+    guard.arm_concurrent(ends_at - 5000)
+    guard.reset_concurrent()
 
     assert page.hard_deadline == ends_at + timing().hard_exit_seconds
 

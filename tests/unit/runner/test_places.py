@@ -14,10 +14,10 @@ from runner.concurrent.asyncio_jobs import AsyncExecutor
 from runner.concurrent.executor import Execution, Mailbox
 from runner.concurrent.thread_jobs import ThreadExecutor
 from runner.guard import Cause, RunnerDeadline
-from runner.job_runtime import AsyncRuntime, ThreadRuntime
+from runner.job_runtime import AsyncRuntime, RuntimeContext, ThreadRuntime
 from tests.factories import make_job
 
-HORIZON = cast(RunnerDeadline, None)  # nobody asks for it
+CONTEXT = RuntimeContext("worker-1-1", cast(RunnerDeadline, None))  # no test reads the deadline
 ROUNDS = 300
 PATIENCE_SECONDS = 60.0
 
@@ -58,7 +58,7 @@ def mailbox() -> Mailbox:
 
 @pytest.fixture
 def threads(mailbox: Mailbox) -> ThreadExecutor:
-    return ThreadExecutor(mailbox, lambda: ThreadRuntime("worker-1-1", HORIZON, no_database), no_database)
+    return ThreadExecutor(mailbox, lambda: ThreadRuntime(CONTEXT, no_database), no_database)
 
 
 def test_a_thread_is_interrupted_in_its_handler(mailbox: Mailbox, threads: ThreadExecutor) -> None:
@@ -81,7 +81,7 @@ def test_an_interruption_never_strikes_beside_the_handler(mailbox: Mailbox, thre
         interrupt(threads, run)
         assert mailbox.empty(PATIENCE_SECONDS) == [run]
         threads.dismiss(run)
-        results.append("interrupted" if isinstance(run.error, Interrupted) else run.error or run.ran)
+        results.append("interrupted" if isinstance(run.error, Interrupted) else run.error or run.result)
 
     assert mailbox.empty(0) == []
     assert all(each == "interrupted" or getattr(each, "outcome", None) for each in results)
@@ -100,8 +100,8 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
         if interrupted:
             interrupt(threads, run)
         threads.dismiss(run)
-        assert run.ran is not None
-        return run.ran.outcome.result
+        assert run.result is not None
+        return run.result.outcome.result
 
     first, second = run_one(), run_one(interrupted=True)
 
@@ -112,7 +112,7 @@ def test_a_thread_is_used_again_unless_it_was_interrupted(mailbox: Mailbox, thre
 def test_a_task_is_cancelled_on_the_loop(mailbox: Mailbox) -> None:
     """As one that was interrupted, since we did it."""
     loop, run = (
-        AsyncExecutor(mailbox, AsyncRuntime("worker-1-1", HORIZON, no_database)),
+        AsyncExecutor(mailbox, AsyncRuntime(CONTEXT, no_database)),
         make_run(forever, is_async=True),
     )
     loop.start(run)
@@ -140,7 +140,7 @@ def test_a_loop_that_is_blocked_is_stuck(mailbox: Mailbox) -> None:
         release.wait()
 
     loop, deaf, blocking = (
-        AsyncExecutor(mailbox, AsyncRuntime("worker-1-1", HORIZON, no_database)),
+        AsyncExecutor(mailbox, AsyncRuntime(CONTEXT, no_database)),
         make_run(ignore, is_async=True),
         make_run(block, is_async=True),
     )

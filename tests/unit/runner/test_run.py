@@ -46,4 +46,4 @@ def test_the_first_cause_is_the_cause() -> None:
     run.note_interruption(150.0, Cause.GUARD)
 
     assert run.cause is Cause.TIMEOUT
-    assert make_run().limit == inf
+    assert make_run().timeout_at == inf

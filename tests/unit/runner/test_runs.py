@@ -12,6 +12,7 @@ from mayfly.process.status_page import StatusPage
 from mayfly.registry import Handler, Registry
 from runner.concurrent.executor import RunningJobs
 from runner.guard import Guard, RunnerDeadline
+from runner.job_runtime import RuntimeContext
 from tests.factories import make_job
 
 
@@ -31,9 +32,8 @@ def page(tmp_path: Path) -> StatusPage:
 @pytest.fixture
 def runs(page: StatusPage) -> RunningJobs:
     registry = Registry({"fetch": Handler("fetch", forever, is_async=True)})
-    return RunningJobs(
-        registry, page, 3, "worker-1-1", RunnerDeadline(Guard(inf, page), page), no_database, no_database
-    )
+    context = RuntimeContext("worker-1-1", RunnerDeadline(Guard(inf, page), page))
+    return RunningJobs(registry, page, 3, context, no_database, no_database)
 
 
 def test_as_many_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -> None:
@@ -42,7 +42,7 @@ def test_as_many_start_as_there_are_slots(runs: RunningJobs, page: StatusPage) -
 
     assert [runs.start(job) for job in jobs] == [True, True, True, False]
     assert [each.job_id for each in page.read().running] == [job.id for job in jobs[:3]]
-    assert runs.room_beside(["fetch"]) == 0
+    assert runs.claimable(["fetch"]) == 0
 
 
 def test_a_slot_is_free_again_when_its_run_has_ended(runs: RunningJobs, page: StatusPage) -> None:
@@ -50,7 +50,7 @@ def test_a_slot_is_free_again_when_its_run_has_ended(runs: RunningJobs, page: St
     assert all(runs.start(make_job(type="fetch")) for _ in range(3))
     runs.remove(next(iter(runs)), succeeded=True)
 
-    assert (runs.room_beside(["fetch"]), len(page.read().running), page.read().done) == (1, 2, 1)
+    assert (runs.claimable(["fetch"]), len(page.read().running), page.read().done) == (1, 2, 1)
 
 
 def test_nobody_starts_beside_a_suspect(runs: RunningJobs) -> None:
@@ -59,7 +59,7 @@ def test_nobody_starts_beside_a_suspect(runs: RunningJobs) -> None:
 
     assert runs.start(suspect)
     assert not runs.start(make_job(type="fetch"))
-    assert runs.room_beside(["fetch"]) == 0
+    assert runs.claimable(["fetch"]) == 0
 
 
 def test_a_suspect_waits_until_it_is_alone(runs: RunningJobs) -> None:

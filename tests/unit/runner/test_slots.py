@@ -6,7 +6,7 @@ import pytest
 
 from mayfly.job import Job
 from mayfly.registry import Handler
-from runner.concurrent.executor import free_slots, room_for_more
+from runner.concurrent.executor import claimable, free_slots
 
 
 def plain(job: Job) -> None: ...
@@ -48,4 +48,4 @@ def test_a_slot_is_free_in_the_lane_and_for_the_type(handler: Handler, running: 
 )
 def test_what_is_claimed_fits_whatever_its_type(handlers: list[Handler], running: dict[str, int], room: int) -> None:
     """A claim cannot choose: what has no slot would wait in hand, and others could have run it."""
-    assert room_for_more(handlers, 10, Counter(running)) == room
+    assert claimable(handlers, 10, Counter(running)) == room

@@ -35,7 +35,7 @@ def hold_a_turn(directory: Path) -> int:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        with ClaimLock(directory, "mail").turn():
+        with ClaimLock(directory, "mail").hold():
             os.write(writing, b".")
             signal.pause()
     os.read(reading, 1)
@@ -54,7 +54,7 @@ def end(pid: int) -> None:
 
 def seconds_to_a_turn(directory: Path, lane: str) -> float:
     started = monotonic()
-    with ClaimLock(directory, lane).turn():
+    with ClaimLock(directory, lane).hold():
         return monotonic() - started
 
 
@@ -83,7 +83,7 @@ def test_another_lane_has_turns_of_its_own(tmp_path: Path, holder: int) -> None:
 
 def test_a_turn_that_is_over_is_the_next_ones(tmp_path: Path) -> None:
     """Given back as soon as the claim is made, whatever became of it."""
-    with suppress(KeyError), ClaimLock(tmp_path, "mail").turn():
+    with suppress(KeyError), ClaimLock(tmp_path, "mail").hold():
         raise KeyError
 
     started = monotonic()
@@ -97,28 +97,28 @@ FRONT = ClaimCursor(1, host_now())
 
 def test_a_front_is_known_to_all_runners_of_the_lane(tmp_path: Path) -> None:
     """To the microsecond; other lanes have their own."""
-    ClaimLock(tmp_path, "mail").note(None, FRONT)
+    ClaimLock(tmp_path, "mail").store_cursor(None, FRONT)
 
-    assert ClaimLock(tmp_path, "mail").front() == FRONT
-    assert ClaimLock(tmp_path, "other").front() is None
+    assert ClaimLock(tmp_path, "mail").cursor() == FRONT
+    assert ClaimLock(tmp_path, "other").cursor() is None
 
 
 def test_lanes_of_one_checksum_have_fronts_of_their_own(tmp_path: Path) -> None:
     """They share a file: what one has noted would let the other pass over jobs that it never looked at."""
     one, other = "plumless", "buckeroo"
     assert crc32(one.encode()) == crc32(other.encode())
-    ClaimLock(tmp_path, one).note(None, FRONT)
+    ClaimLock(tmp_path, one).store_cursor(None, FRONT)
 
-    assert (ClaimLock(tmp_path, one).front(), ClaimLock(tmp_path, other).front()) == (FRONT, None)
+    assert (ClaimLock(tmp_path, one).cursor(), ClaimLock(tmp_path, other).cursor()) == (FRONT, None)
 
 
 def test_a_claim_that_was_not_filled_leaves_no_front(tmp_path: Path) -> None:
     """What comes next may be older."""
     lane = ClaimLock(tmp_path, "mail")
-    lane.note(None, FRONT)
-    lane.note(FRONT, None)
+    lane.store_cursor(None, FRONT)
+    lane.store_cursor(FRONT, None)
 
-    assert lane.front() is None
+    assert lane.cursor() is None
 
 
 def test_a_front_is_as_old_as_the_last_look_from_the_beginning(
@@ -128,20 +128,20 @@ def test_a_front_is_as_old_as_the_last_look_from_the_beginning(
     seconds = [100.0]
     monkeypatch.setattr(claims, "monotonic", lambda: seconds[0])
     lane = ClaimLock(tmp_path, "mail")
-    lane.note(None, FRONT)
+    lane.store_cursor(None, FRONT)
     seconds[0] += claims.CURSOR_SECONDS * 0.9
-    lane.note(lane.front(), FRONT)
-    assert lane.front() == FRONT
+    lane.store_cursor(lane.cursor(), FRONT)
+    assert lane.cursor() == FRONT
 
     seconds[0] += claims.CURSOR_SECONDS * 0.2
 
-    assert lane.front() is None
+    assert lane.cursor() is None
 
 
 def test_a_front_from_before_a_restart_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host's clock began anew."""
     lane = ClaimLock(tmp_path, "mail")
-    lane.note(None, FRONT)
+    lane.store_cursor(None, FRONT)
     monkeypatch.setattr(claims, "monotonic", lambda: 0.0)
 
-    assert lane.front() is None
+    assert lane.cursor() is None
