@@ -20,7 +20,7 @@ from dispatcher.summary import CycleSummary, summary_text, trouble_paragraph
 from mayfly import bootstrap, log_messages
 from mayfly.clock import host_now, monotonic
 from mayfly.db.database import Database
-from mayfly.errors import MayflyError, UnknownLane
+from mayfly.errors import MayflyError, UnknownName
 from mayfly.format import table
 from mayfly.log import LOG_NAME, Log, open_log, silent_log
 from mayfly.process import command_line, exits
@@ -200,9 +200,7 @@ def _refuse_unknown(lanes: frozenset[str], settings: Settings, database: Databas
     known = set(database.read(lambda connection: find_lanes(connection)))
     known |= settings.lanes.keys()
     for lane in sorted(lanes - known):
-        from difflib import get_close_matches  # here, as in the registry: no cycle that goes well needs it
-
-        raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))
+        raise UnknownName("lane", lane, "among the jobs or the settings", known)
 
 
 def _terminal(settings: Settings) -> TextIO | None:

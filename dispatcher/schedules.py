@@ -36,8 +36,8 @@ def fire_schedules(world: CycleContext) -> Scheduled:
     schedules = _read(world, files)
     from mayfly.schedules.fire import Fired, fire_due  # here, as below: most installations can do without cronsim
 
-    door = JobValidator(world.settings.payload_limit, world.settings.max_attempts)
-    fired = fire_due(world.database, schedules.entries, door) if schedules.entries else Fired()
+    validator = JobValidator.from_settings(world.settings, world.database.clock.now)
+    fired = fire_due(world.database, schedules.entries, validator) if schedules.entries else Fired()
     if fired.jobs:
         world.log.say(log_messages.schedules_fired([entry.name for entry, _ in fired.jobs]))
     for each in fired.skipped:

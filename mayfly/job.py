@@ -13,14 +13,12 @@ from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.errors import (
-    BadCheckpoint,
     BadField,
-    BadProgress,
+    BadJobState,
     BatchClosed,
-    CheckpointInTransaction,
     OutsideARunner,
+    RefusedInTransaction,
     SliceEnded,
-    WriteInTransaction,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def joined(given: Batch | None) -> Batch | None:
     if batch is not None and not isinstance(batch, Batch):
         raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
     if batch is not None and not batch.is_open:
-        raise BatchClosed(batch.key)
+        raise BatchClosed(batch.key, "enqueue inside its block, or inside a handler of its jobs through job.batch")
     return batch
 
 
@@ -109,7 +107,8 @@ class RunProgress:
     def checkpoint(self, job: "Job", state: Any) -> None:
         """Kept first: whether there is time for another step is asked after this one is safe."""
         if job.lifeline.in_transaction:
-            raise CheckpointInTransaction
+            reason = "that block commits with the job's `done`; commit each step on a connection of your own before"
+            raise RefusedInTransaction("checkpoint", reason)
         text = checkpoint_text(job.type, state)
         moved = job.special is None or job.special.checkpoint != text
         job.lifeline.keep_checkpoint(job, text, moved)
@@ -139,10 +138,12 @@ def checkpoint_text(type_name: str, state: Any) -> str:
     try:
         text = json_text.encode(state)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadCheckpoint(type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("checkpoint", type_name, f"it is no JSON ({error})") from error
     size = len(text.encode())
     if size > CHECKPOINT_LIMIT:
-        raise BadCheckpoint(type_name, f"it has {size:,} bytes, {CHECKPOINT_LIMIT:,} are kept")
+        advice = "store a cursor, such as the id of a row"
+        reason = f"it has {size:,} bytes, the limit is {CHECKPOINT_LIMIT:,}; {advice}"
+        raise BadJobState("checkpoint", type_name, reason)
     return text
 
 
@@ -153,13 +154,13 @@ def _progress_text(type_name: str, done: float, total: float | None, text: str) 
             or not isinstance(number, int | float | None)
             or (name == "done" and number is None)
         ):
-            raise BadProgress(type_name, f"{name}={number!r} is no number")
+            raise BadJobState("progress", type_name, f"{name}={number!r} is no number")
     if not isinstance(text, str):
-        raise BadProgress(type_name, f"the text is a {type(text).__name__}")
+        raise BadJobState("progress", type_name, f"the text is a {type(text).__name__}")
     try:
         return json_text.encode({"done": done, "total": total, "text": text[:MAX_TEXT_LENGTH]})
     except ValueError as error:
-        raise BadProgress(type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("progress", type_name, f"it is no JSON ({error})") from error
 
 
 T = TypeVar("T")
@@ -275,7 +276,8 @@ class Job:
         whose answer was lost, so it must bear to be done twice.
         """
         if self.lifeline.in_transaction:
-            raise WriteInTransaction
+            reason = "it would not be committed before the job is done; write before the transaction begins"
+            raise RefusedInTransaction("write", reason)
         return self.lifeline.database.run(work)
 
     def read(self, work: "Callable[[Connection], T]") -> T:

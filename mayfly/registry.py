@@ -12,7 +12,8 @@ from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
-from mayfly.errors import BadHandler, BadLimit, DuplicateHandler
+from mayfly.errors import BadDeclaration, BadHandler
+from mayfly.format import did_you_mean
 from mayfly.limits.limit import Limit
 from mayfly.queue.policy import Backoff
 from mayfly.schema.tables import NAME_LENGTH
@@ -116,10 +117,8 @@ class Registry:
         told = {name: replace(each, hooks=hooks) for name, each in self.handlers.items() if name != ON_DEAD_TYPE}
         return replace(self, handlers={**self.handlers, **told})
 
-    def nearest(self, type_name: str) -> str | None:
-        from difflib import get_close_matches  # here because no cycle that goes well needs it
-
-        return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)
+    def did_you_mean(self, type_name: str) -> str:
+        return did_you_mean(type_name, self.handlers)
 
 
 _declared: dict[str, Handler] = {}
@@ -157,7 +156,8 @@ def handler(
         _check(declared)
         known = _declared.get(type_name)
         if known is not None and known.where != declared.where:
-            raise DuplicateHandler(type_name, known.where, declared.where)
+            reason = f"is declared already, as {known.where}: rename one, or remove its module from HANDLERS"
+            raise BadHandler(type_name, declared.where, reason)
         _declared[type_name] = declared
         return function
 
@@ -242,11 +242,13 @@ def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any
 
 def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]:
     if not isinstance(given, Limit | Iterable):
-        raise BadLimit(f"The handler for {type_name}", f"limits= and takes= take limits, not {given!r}")
+        raise BadDeclaration(f"The handler for {type_name}", f"limits= and takes= take limits, not {given!r}")
     found = (given,) if isinstance(given, Limit) else tuple(given)
     for each in found:
         if not isinstance(each, Limit):
-            raise BadLimit(f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)")
+            raise BadDeclaration(
+                f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)"
+            )
     return found
 
 

@@ -12,7 +12,7 @@ from mayfly.bootstrap import load_registry
 from mayfly.client import use_app
 from mayfly.clock import monotonic, pause
 from mayfly.db.database import Database
-from mayfly.errors import MayflyError, TracingMissing
+from mayfly.errors import ExtraMissing, MayflyError
 from mayfly.fleet.runners import Assignment, live_by_lane
 from mayfly.job import Job
 from mayfly.log import Log
@@ -195,7 +195,7 @@ def _tracing(settings: Settings, assignment: Assignment, log: Log) -> "Tracing |
     try:
         from runner.tracing import Tracing  # as above
     except ModuleNotFoundError:
-        log.say(log_messages.tracing_missing(str(TracingMissing())))
+        log.say(log_messages.tracing_missing(str(ExtraMissing("OTLP_ENDPOINT needs OpenTelemetry", "otel"))))
         return None
     return Tracing(settings, assignment)
 

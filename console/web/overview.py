@@ -17,7 +17,7 @@ from mayfly.admin import PERIODS, ChartPoint, History, HostView, LaneView, Newly
 from mayfly.admin.health import targets_of
 from mayfly.admin.why import STALE_AFTER
 from mayfly.db.connection import Connection
-from mayfly.format import span
+from mayfly.format import format_duration
 
 RATES = (("per minute", 1), ("per hour", 60), ("per day", 1440))  # and the minutes of each
 STEP_NAMES = {60: "minute", 900: "15 minutes", 7200: "2 hours", 28_800: "8 hours"}
@@ -124,7 +124,7 @@ def warnings(lanes: Sequence[LaneTile]) -> list[str]:
     """A backlog that nobody consumes; nothing where all is well. What is paused shall wait."""
     return [
         f"Lane {each.view.lane} has {each.view.pending} due jobs, the oldest for "
-        f"{span(timedelta(seconds=each.view.wait_seconds or 0))}, and nobody works on them."
+        f"{format_duration(timedelta(seconds=each.view.wait_seconds or 0))}, and nobody works on them."
         for each in lanes
         if is_unattended(each)
     ]

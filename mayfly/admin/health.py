@@ -13,7 +13,7 @@ from mayfly.admin.why import STALE_AFTER
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
-from mayfly.format import span
+from mayfly.format import format_duration
 from mayfly.process import exits
 from mayfly.queue.count import next_due
 from mayfly.queue.outcome import OutcomeKind
@@ -54,14 +54,16 @@ def _silent(vitals: HealthSnapshot) -> Iterator[Problem]:
         yield Problem("cycle", "No cycle has run in the last day on any host: is cron at work?")
     for host, age in sorted(vitals.cycle_ages.items()):
         if age > STALE_AFTER:
-            yield Problem("cycle", f"The last cycle of host {host} was {span(age)} ago: is cron at work there?")
+            yield Problem(
+                "cycle", f"The last cycle of host {host} was {format_duration(age)} ago: is cron at work there?"
+            )
 
 
 def _late(vitals: HealthSnapshot, targets: Mapping[str, timedelta]) -> Iterator[Problem]:
     for lane, waited in sorted(vitals.waits.items()):
         if waited > targets[lane]:
-            late = f"A job of lane {lane} has waited for {span(waited)}"
-            yield Problem("wait", f"{late}; the target is {span(targets[lane])}.")
+            late = f"A job of lane {lane} has waited for {format_duration(waited)}"
+            yield Problem("wait", f"{late}; the target is {format_duration(targets[lane])}.")
 
 
 def _dead(vitals: HealthSnapshot, limit: int) -> Iterator[Problem]:
@@ -128,7 +130,7 @@ class Status(NamedTuple):
             yield "No cycle has run within a day: is cron set up? See `mayfly doctor`."
         for each in self.hosts:
             if each.age_seconds > STALE_AFTER.total_seconds():
-                ago = span(self.now - each.last.started_at)
+                ago = format_duration(self.now - each.last.started_at)
                 yield f"The last cycle of {each.host} began {ago} ago: is cron running there?"
             elif each.last.exit_code:
                 yield f"The last cycle of {each.host} ended with code {each.last.exit_code}: see its log."

@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Any
 
 from mayfly.admin.audit import Actor, AuditEntry
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import ScheduleUnfinished, UnknownSchedule
+from mayfly.errors import ScheduleUnfinished, UnknownName
 from mayfly.queue.insert import JobValidator, NewJob, insert_job, insert_jobs
 from mayfly.schedules import fire
 from mayfly.schedules.cron import next_due
@@ -106,7 +105,7 @@ def find_schedule(settings: Settings, name: str) -> ScheduleEntry:
     found = load_schedules(settings)
     entry = found.get(name)
     if entry is None:
-        raise UnknownSchedule(name, next(iter(get_close_matches(name, [each.name for each in found.entries])), None))
+        raise UnknownName("schedule", name, "in the files of SCHEDULE_FILES", [each.name for each in found.entries])
     return entry
 
 
@@ -138,7 +137,7 @@ def resume_schedule(database: Database, name: str, actor: Actor) -> bool:
 
 def job_of_now(settings: Settings, entry: ScheduleEntry, now: datetime) -> NewJob:
     """What `run_schedule` enqueues; raises where it would."""
-    return new_job(JobValidator(settings.payload_limit, settings.max_attempts), replace(entry, jitter=0), now)
+    return new_job(JobValidator.from_settings(settings, lambda: now), replace(entry, jitter=0), now)
 
 
 def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, actor: Actor) -> int:

@@ -15,7 +15,7 @@ from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.plan_lock import host_of
 from mayfly.fleet.runners import live_by_lane
 from mayfly.fleet.statements import READ_PLAN_LOCK
-from mayfly.format import moment, span
+from mayfly.format import format_duration, moment
 from mayfly.queue.pauses import Pause, load_pauses
 from mayfly.registry import Registry
 from mayfly.schema.tables import CANCELLED, DONE, PENDING, PRIORITIES, PROCESSING
@@ -94,7 +94,7 @@ class JobDiagnosis:
     usual_seconds: float | None = None  # that jobs of its type take, where that is long
     slot_holders: tuple[SlotHolder, ...] = ()
     has_handler: bool = True
-    nearest_type: str | None = None
+    handler_hint: str = ""
     broken_modules: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -125,7 +125,7 @@ def _processing(known: JobDiagnosis) -> Iterator[Reason]:
     since = f" since {_ago(row.locked_at, known.now)}" if row.locked_at else ""
     yield Reason(PROCESSING, f"It is being processed by {row.worker_id}{where}{since}.")
     if row.lease_until is not None and row.lease_until <= known.now:
-        late = span(known.now - row.lease_until)
+        late = format_duration(known.now - row.lease_until)
         yield Reason("lost", f"Its lease ran out {late} ago: the next cycle gives it back.")
     if row.cancel_reason is not None:
         yield Reason("told", f"It was told to end, and has not looked yet ({row.cancel_reason}).")
@@ -167,7 +167,7 @@ def _paused(known: JobDiagnosis) -> Iterator[Reason]:
 
 def _not_due(known: JobDiagnosis) -> Reason:
     row = known.row
-    due = f"due in {span(row.run_at - known.now)}, at {moment(row.run_at)}"
+    due = f"due in {format_duration(row.run_at - known.now)}, at {moment(row.run_at)}"
     if row.waiting_for is not None:
         return Reason("waiting", f"It waits: {row.waiting_for}. It is {due}.")
     if row.attempts or row.crashes:
@@ -187,11 +187,12 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
     if last is None:
         yield Reason("no_cycle", "No cycle has run yet: is cron set up? See scripts/install-cron.")
     elif known.now - last > STALE_AFTER:
-        yield Reason("no_cycle", f"No cycle for {span(known.now - last)}: is cron running? See `mayfly doctor`.")
+        yield Reason(
+            "no_cycle", f"No cycle for {format_duration(known.now - last)}: is cron running? See `mayfly doctor`."
+        )
     if not known.has_handler:
-        hint = f"; did you mean {known.nearest_type!r}?" if known.nearest_type else "."
         broken = "".join(f" {name} cannot be imported: {why}." for name, why in known.broken_modules.items())
-        yield Reason("no_handler", f"No handler for type {row.type!r} is known here{hint}{broken}")
+        yield Reason("no_handler", f"No handler for type {row.type!r} is known here.{known.handler_hint}{broken}")
     if row.crashes or row.suspect:
         times = f"it took its runner along {row.crashes} times" if row.crashes else "its runner died, perhaps over it"
         yield Reason("suspect", f"It waits for a runner of its own: {times}.")
@@ -232,7 +233,7 @@ def _expiry(known: JobDiagnosis) -> Iterator[Reason]:
 
 
 def _ago(at: datetime | None, now: datetime) -> str:
-    return "-" if at is None else f"{moment(at)} ({span(now - at)} ago)"
+    return "-" if at is None else f"{moment(at)} ({format_duration(now - at)} ago)"
 
 
 MAX_JOBS_BEFORE = 1000
@@ -268,7 +269,7 @@ def diagnose(
         usual_seconds=read_usual(connection, now).of(row.lane).get(row.type) if row.status == PENDING else None,
         slot_holders=_slot_holders(connection, row, now),
         has_handler=has_handler,
-        nearest_type=None if has_handler else registry.nearest(row.type),
+        handler_hint="" if has_handler else registry.did_you_mean(row.type),
         broken_modules=registry.failures,
     )
 

@@ -6,7 +6,7 @@ import click
 
 from mayfly.admin.audit import TERMINAL, this_user
 from mayfly.cli.options import ask
-from mayfly.errors import NoSuchBatch
+from mayfly.errors import UnknownName
 from mayfly.process import exits
 from mayfly.schema.tables import PENDING
 from mayfly.settings import load_settings
@@ -43,7 +43,7 @@ def seal_one(name: str, dry_run: bool) -> int:
     elif not dry_run and seal_batch(database, name):
         click.echo(f"Sealed the batch {name}.")
     else:
-        raise NoSuchBatch(name, "is being filled")
+        raise UnknownName("batch", name, "that is being filled; `mayfly batches` lists them")
     return exits.SUCCESS
 
 
@@ -63,7 +63,7 @@ def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
 
     database = open_database(load_settings())
     if not database.read(lambda connection: is_open(connection, name)):
-        raise NoSuchBatch(name, "is open")
+        raise UnknownName("batch", name, "that is open; `mayfly batches` lists them")
     number = count_matching(database, CANCEL, JobFilter(group_key=name, status=PENDING))
     if dry_run:
         click.echo(f"{jobs.counted(number)} would be cancelled; nothing was changed.")

@@ -13,8 +13,9 @@ from alembic.script import ScriptDirectory
 
 from mayfly import json_text
 from mayfly.bootstrap import load_registry
+from mayfly.clock import host_now
 from mayfly.db.database import Database
-from mayfly.errors import EnqueueError, HookUnusable, MetricsMissing, TableMissing
+from mayfly.errors import EnqueueError, ExtraMissing, HookUnusable, TableMissing
 from mayfly.monitoring.hooks import AFTER, BEFORE, ON_DEAD, find_hooks
 from mayfly.queue.insert import JobValidator
 from mayfly.registry import Handler, Registry, missing_settings, required_names
@@ -79,14 +80,12 @@ def _doubts(entry: ScheduleEntry, registry: Registry, settings: Settings) -> Ite
         return
     handler = registry.get(entry.type)
     if handler is None:
-        nearest = registry.nearest(entry.type)
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        yield CheckStatus.WARNING, f"no handler for type {entry.type!r} is known here{hint}"
+        text = f"no handler for type {entry.type!r} is known here.{registry.did_you_mean(entry.type)}"
+        yield CheckStatus.WARNING, text
         return
     try:
-        JobValidator(settings.payload_limit, settings.max_attempts).admit(
-            entry.type, json_text.decode(entry.payload), handler
-        )
+        validator = JobValidator.from_settings(settings, host_now)
+        validator.validate(entry.type, json_text.decode(entry.payload), handler)
     except EnqueueError as error:
         yield CheckStatus.PROBLEM, str(error)
     if entry.lane == DEFAULT_LANE != handler.lane:
@@ -127,7 +126,9 @@ def check_monitoring(settings: Settings) -> Iterator[CheckResult]:
 
 def _textfile(path: Path) -> CheckResult:
     if find_spec("prometheus_client") is None:
-        return CheckResult("metrics", CheckStatus.PROBLEM, str(MetricsMissing()))
+        return CheckResult(
+            "metrics", CheckStatus.PROBLEM, str(ExtraMissing("Metrics need prometheus_client", "metrics"))
+        )
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         advice = "make that directory, and let the user that runs the dispatcher write there"
         return CheckResult("metrics", CheckStatus.PROBLEM, f"METRICS_TEXTFILE {path} cannot be written: {advice}.")

@@ -22,7 +22,7 @@ from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import DatabaseError, MayflyError
-from mayfly.format import GREEN, RED, YELLOW, painted, span
+from mayfly.format import GREEN, RED, YELLOW, format_duration, painted
 from mayfly.process.state_dir import open_state_dir
 from mayfly.registry import Registry
 from mayfly.schema import tables
@@ -152,12 +152,12 @@ def _last_cycle(database: Database) -> CheckResult:
     host, started_at, exit_code = row
     age = database.clock.now() - utc_from_driver(started_at)
     if age > STALE_AFTER:
-        text = f"the last cycle began {span(age)} ago on {host}: is cron running? See docs/cron.md."
+        text = f"the last cycle began {format_duration(age)} ago on {host}: is cron running? See docs/cron.md."
         return CheckResult("cycles", CheckStatus.PROBLEM, text)
     if exit_code:
         text = f"the last cycle ended with code {exit_code}: see the log."
         return CheckResult("cycles", CheckStatus.WARNING, text)
-    return _ok("cycles", f"the last one began {span(age)} ago on {host}")
+    return _ok("cycles", f"the last one began {format_duration(age)} ago on {host}")
 
 
 def _batches(database: Database) -> CheckResult:
@@ -166,8 +166,9 @@ def _batches(database: Database) -> CheckResult:
     if not found:
         return _ok("batches", "none was left behind while it was being filled")
     (key, since), others = found[0], f" And {len(found) - 1} more." if found[1:] else ""
+    age = format_duration(now - since)
     text = (
-        f"{key} has been filled for {span(now - since)}: did its producer die? `mayfly batches seal {key}` takes "
+        f"{key} has been filled for {age}: did its producer die? `mayfly batches seal {key}` takes "
         f"what is in it for all, `mayfly batches abandon {key}` gives it up.{others}"
     )
     return CheckResult("batches", CheckStatus.WARNING, text)

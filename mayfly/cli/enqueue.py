@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from mayfly.client import admit, current_app, enqueue, enqueue_many
+from mayfly.client import current_app, enqueue, enqueue_many, validate_job
 from mayfly.errors import BadLine, EnqueueError
 from mayfly.process import exits
 
@@ -20,16 +20,15 @@ def known_options(type_name: str, **options: Any) -> Options:
     """What was given, and a word of warning about a type that nobody here handles."""
     registry = current_app().registry
     if registry.get(type_name) is None:
-        nearest = registry.nearest(type_name)
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        click.echo(f"warning: no handler for type {type_name!r} is known here{hint}", err=True)
+        hint = registry.did_you_mean(type_name)
+        click.echo(f"warning: no handler for type {type_name!r} is known here.{hint}", err=True)
     return {"type": type_name, **{name: value for name, value in options.items() if value is not None}}
 
 
 def enqueue_line(payload: str, options: Options, dry_run: bool) -> int:
     new = {**options, "payload": _object(payload)}
     if dry_run:
-        admit(None, **new)
+        validate_job(None, **new)
         click.echo("The job is fine; nothing was enqueued.")
     else:
         click.echo(enqueue(**new))
@@ -41,7 +40,7 @@ def enqueue_lines(file: TextIO, options: Options, dry_run: bool) -> int:
     lines = _JobLines(file, options)
     try:
         if dry_run:
-            checked = [admit(None, **each).type for each in lines]
+            checked = [validate_job(None, **each).type for each in lines]
             click.echo(f"{len(checked)} jobs are fine; nothing was enqueued.")
         else:
             click.echo(f"{enqueue_many(lines)} jobs enqueued.")

@@ -18,7 +18,7 @@ from mayfly.admin.why import JobRow, Reason
 from mayfly.cli.options import ask, duration, end_of_pause, jobs_meant, jobs_options
 from mayfly.db.database import Database
 from mayfly.process import exits
-from mayfly.queue.options import parse_duration
+from mayfly.queue.options import timedelta_of
 from mayfly.settings import load_settings
 
 
@@ -158,7 +158,7 @@ def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: s
         raise click.UsageError("Say how long by --by, or until when by --until.")
     database = open_database(load_settings())
     now = database.clock.now()
-    end = end_of_pause(until, now) if by is None else now + parse_duration("by", by)
+    end = end_of_pause(until, now) if by is None else now + timedelta_of("by", by)
     assert end is not None
     which = jobs_meant(database, **named)
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from mayfly.admin.audit import TERMINAL, this_user
 from mayfly.bootstrap import load_registry
 from mayfly.cli.options import end_of_pause, name_given, pause_options
 from mayfly.db.database import Database
-from mayfly.format import moment
+from mayfly.format import did_you_mean, moment
 from mayfly.process import exits
 from mayfly.queue.count import find_lanes
 from mayfly.queue.pauses import LANE, Pause
@@ -42,9 +41,7 @@ def unknown_lane_warning(settings: Settings, database: Database, kind: str, name
     else:
         known = {*load_registry(settings).handlers}
     if name not in known:
-        nearest = next(iter(get_close_matches(name, known, n=1)), None)
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        yield f"warning: no {kind} {name!r} is known here{hint}"
+        yield f"warning: no {kind} {name!r} is known here.{did_you_mean(name, known)}"
 
 
 KIND = click.Choice(("lane", "type"))

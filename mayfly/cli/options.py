@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from mayfly.format import parse_duration
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import NAME_LENGTH
 
@@ -24,13 +25,11 @@ def name_given(_context: click.Context, _parameter: click.Parameter, given: str)
     return storable(given)
 
 
-def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
-    from mayfly.schedules.parse import parse_seconds  # few commands have one
-
+def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:
     if given is None:
         return None
     try:
-        return parse_seconds(given)
+        return parse_duration(given).total_seconds()
     except ValueError:
         raise click.BadParameter(f"{given!r} is no time; write 90s, 5m, 2h or 1d") from None
 

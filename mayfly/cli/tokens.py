@@ -81,7 +81,7 @@ def token() -> None:
     help="What it is for; may be repeated.",
 )
 @click.option("--expires-in", callback=duration, metavar="TIME", help="When it ends by itself: 12h, 90d.")
-def create(name: str, scopes: tuple[str, ...], expires_in: int | None) -> int:
+def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> int:
     """Make a token called NAME and print it. This is the only time: only its hash is kept."""
     from mayfly.admin import auth  # the database, only where it is needed
     from mayfly.admin.audit import AuditEntry
@@ -128,13 +128,13 @@ def revoke(name: str) -> int:
     from mayfly.admin import auth
     from mayfly.admin.audit import AuditEntry
     from mayfly.bootstrap import open_database
-    from mayfly.errors import UnknownToken
+    from mayfly.errors import UnknownName
 
     database = open_database(load_settings())
     now = database.clock.now()
     deed = AuditEntry(this_user(TERMINAL), "revoke token", name, now)
     if not database.run(lambda connection: auth.revoke_token(connection, deed)):
-        raise UnknownToken(name)
+        raise UnknownName("token", name, "that could be revoked; `mayfly token list` shows all")
     click.echo(f"Revoked the token {name}.")
     return exits.SUCCESS
 

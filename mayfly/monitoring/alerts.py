@@ -15,7 +15,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import Undelivered
 from mayfly.fleet.runners import LOST
-from mayfly.format import span
+from mayfly.format import format_duration
 from mayfly.log import Log
 from mayfly.settings import Settings
 from mayfly.stats.history import read_cycles
@@ -250,7 +250,7 @@ def late_lanes(connection: Connection, settings: Settings, now: datetime) -> Ite
     for each in list_lanes(connection, settings, now) if targets else ():
         target, waits = targets.get(each.lane), each.wait_seconds or 0.0
         if target is not None and waits > target and not each.paused:
-            spans = [span(timedelta(seconds=seconds)) for seconds in (waits, target)]
+            spans = [format_duration(timedelta(seconds=seconds)) for seconds in (waits, target)]
             detail = f"the oldest job of lane {each.lane} waits for {spans[0]}, and should for {spans[1]} at most"
             yield Symptom(AlertKind.LATE, each.lane, detail, now)
 
@@ -261,7 +261,7 @@ def silent_hosts(connection: Connection, now: datetime) -> Iterator[Symptom]:
         last[each.host] = max(each.last_at, last.get(each.host, each.last_at))
     for host, at in last.items():
         if HOST_SILENT_AFTER < now - at <= HOST_FORGOTTEN_AFTER:
-            detail = f"the last cycle of host {host} began {span(now - at)} ago: is cron running there?"
+            detail = f"the last cycle of host {host} began {format_duration(now - at)} ago: is cron running there?"
             yield Symptom(AlertKind.SILENT, host, detail, at)
 
 

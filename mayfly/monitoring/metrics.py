@@ -9,7 +9,7 @@ from pathlib import Path
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import MetricsMissing, TextfileUnwritable
+from mayfly.errors import ExtraMissing, TextfileUnwritable
 from mayfly.settings import Settings
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Tally
@@ -23,7 +23,7 @@ def render_metrics(database: Database, settings: Settings) -> bytes:
     try:
         from mayfly.monitoring.prometheus import prometheus_text  # the only importer of prometheus_client
     except ModuleNotFoundError as error:
-        raise MetricsMissing from error
+        raise ExtraMissing("Metrics need prometheus_client", "metrics") from error
     return prometheus_text(
         database.read(lambda connection: read_metric_values(connection, settings, database.clock.now()))
     )

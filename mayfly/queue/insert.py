@@ -5,20 +5,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 
 from mayfly import json_text
 from mayfly.db.connection import AnyConnection
 from mayfly.db.dialects import Dialect
-from mayfly.errors import BadField, BadPayload, KeyMissing, PayloadTooLarge
+from mayfly.errors import BadField, BadPayload, PayloadTooLarge
 from mayfly.job import parent_id
 from mayfly.limits.limit import Limit, NoKey, limit_request
 from mayfly.queue.failure import storable
-from mayfly.queue.options import CONFLICTS, KEEP, LIVE, Scope, utc
+from mayfly.queue.options import CONFLICTS, KEEP, LIVE, JobOptions, Now, due_at, expiry, unique_scope
 from mayfly.queue.unique import insert_unique, keeping_keys, release_finished
 from mayfly.registry import Handler, Model
 from mayfly.schema import tables
 from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH, PRIORITIES
+
+if TYPE_CHECKING:
+    from mayfly.settings import Settings
 
 ROWS_PER_STATEMENT = 1000
 BYTES_PER_STATEMENT = 1 << 20  # well below every server's default packet
@@ -76,57 +79,56 @@ class NewJob(NamedTuple):
 _REQUIRED = 5
 _COLUMNS = len(NewJob._fields) - 1
 _NO_OPTIONS = (None,) * (len(NewJob._fields) - _REQUIRED)
-_UNTIL_DONE = Scope(LIVE)
 
 
 @dataclass(frozen=True)
 class JobValidator:
-    """What is checked of every job that comes in through Python, the command line or HTTP."""
+    """Checks every new job, whether it comes from Python, the command line, HTTP or a schedule."""
 
     payload_limit: int
-    max_attempts: int
+    max_attempts: int  # where neither the job nor its handler has its own
+    now: Now  # the database's time
+    max_unique: timedelta = timedelta.max  # a unique key is held for at most as long as finished jobs are kept
 
-    def admit(
-        self,
-        type_name: str,
-        payload: object,
-        handler: Handler | None,
-        *,
-        lane: str | None = None,
-        run_at: datetime | None = None,
-        priority: int | None = None,
-        unique_key: str | None = None,
-        group_key: str | None = None,
-        max_attempts: int | None = None,
-        expires_at: datetime | None = None,
-        unique: Scope | None = None,
-        on_conflict: str | None = None,
+    @classmethod
+    def from_settings(cls, settings: "Settings", now: Now) -> Self:
+        kept = (settings.keep_done_days, settings.keep_cancelled_days, settings.keep_dead_days)
+        max_unique = timedelta(days=min(days for days in kept if days is not None))
+        return cls(settings.payload_limit, settings.max_attempts, now, max_unique)
+
+    def validate(
+        self, type_name: str, payload: object, handler: Handler | None = None, **options: Unpack[JobOptions]
     ) -> NewJob:
-        """The job as it will be inserted, or the sentence that says why not."""
-        if unique_key is None and (unique is not None or on_conflict is not None):
-            raise KeyMissing("on_conflict" if unique is None else "unique")
-        scope = unique or _UNTIL_DONE
-        if lane is None:
-            lane = handler.lane if handler else "default"
-        if max_attempts is None:
-            max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
-        terms = _terms(type_name, lane, max_attempts, tables.NORMAL if priority is None else priority)
-        return NewJob(  # by place, which takes less than half the time of names
+        """The job as it will be inserted, or an error that says what is wrong with it."""
+        due = due_at(options, self.now)
+        scope = unique_scope(options, self.max_unique, self.now)
+        expires_at = expiry(options, due, self.now)
+        terms = self._terms(type_name, handler, options)
+        return NewJob(  # by position, which takes less than half the time of names
             terms.type,
             self._payload(type_name, payload, handler),
             terms.lane,
             terms.max_attempts,
             terms.priority,
-            None if run_at is None else utc("run_at", run_at),
-            None if unique_key is None else _key("unique_key", unique_key),
-            None if group_key is None else _key("group_key", group_key),
+            due,
+            _key("unique_key", options.get("unique_key")),
+            _key("group_key", options.get("group_key")),
             expires_at,
             scope.name if scope.name != LIVE else None,
             scope.until,
             current_traceparent(),
             parent_id(),
-            None if on_conflict is None else _conflict(on_conflict),
+            _conflict(options.get("on_conflict")),
         )
+
+    def _terms(self, type_name: str, handler: Handler | None, options: JobOptions) -> "_Terms":
+        """What is not given is the handler's, or Mayfly's own default."""
+        lane, max_attempts, priority = options.get("lane"), options.get("max_attempts"), options.get("priority")
+        if lane is None:
+            lane = handler.lane if handler else "default"
+        if max_attempts is None:
+            max_attempts = (handler.max_attempts if handler else None) or self.max_attempts
+        return _terms(type_name, lane, max_attempts, tables.NORMAL if priority is None else priority)
 
     def _payload(self, type_name: str, payload: object, handler: Handler | None) -> str:
         if type(payload) is not dict:  # as nearly all are: to ask for a Mapping takes longer
@@ -309,7 +311,9 @@ def _is_name(text: str) -> bool:
     return bool(text.strip()) and len(text) <= NAME_LENGTH and storable(text) == text
 
 
-def _key(field: str, given: str) -> str:
+def _key(field: str, given: str | None) -> str | None:
+    if given is None:
+        return None
     if not isinstance(given, str) or not 1 <= len(given) <= KEY_LENGTH or storable(given) != given:
         raise BadField(field, given, f"a text of 1 to {KEY_LENGTH} characters that every database can hold")
     return given
@@ -327,8 +331,8 @@ def _one_of(field: str, given: int, allowed: tuple[int, ...]) -> int:
     return given
 
 
-def _conflict(given: str) -> str | None:
-    if given == KEEP:
+def _conflict(given: str | None) -> str | None:
+    if given is None or given == KEEP:
         return None
     if not isinstance(given, str) or given not in CONFLICTS:
         raise BadField("on_conflict", given, f"one of {', '.join(CONFLICTS)}")

@@ -28,20 +28,23 @@ def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None
         parse_line,
     )
 
+    call = f"schedule({type_name!r}, …)"
     if not isinstance(type_name, str) or not isinstance(rule, str):
-        raise BadDeclaration(type_name, 'write schedule("metric_rollup", "5 * * * *")')
+        raise BadDeclaration(call, 'write schedule("metric_rollup", "5 * * * *")')
     written = " ".join(f"{name}={value}" for name, value in options.items())
     try:
         text = json_text.encode(dict(payload or {}))
         entry = parse_line(f"{rule.strip()} {type_name} {text} {written}")
     except (TypeError, ValueError) as error:
         reason = error.reason if isinstance(error, BadSchedule) else str(error)
-        raise BadDeclaration(type_name, reason) from error
+        raise BadDeclaration(call, reason) from error
     if entry.command is not None:
-        raise BadDeclaration(type_name, "a command can only be scheduled by a schedule file")
+        raise BadDeclaration(call, "a command can only be scheduled by a schedule file")
     line = line_of(entry)
     if _declared.setdefault(entry.name, line) != line:
-        raise BadDeclaration(type_name, f"the name {entry.name!r} is taken: give this one another with name=")
+        raise BadDeclaration(
+            f"schedule({type_name!r}, …)", f"the name {entry.name!r} is taken: give this one another with name="
+        )
 
 
 def declared_text() -> str:

@@ -203,7 +203,7 @@ class Fired:
 class _Firing:
     """One transaction's worth of it; a repeated one starts with a new."""
 
-    door: JobValidator
+    validator: JobValidator
     jobs: list[tuple[ScheduleEntry, datetime]] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     next_looks: list[datetime | None] = field(default_factory=list)
@@ -219,14 +219,14 @@ class _Firing:
 
     def _fire_first(self, connection: Connection, entry: ScheduleEntry, due: Sequence[datetime]) -> None:
         """The first is in the way of all others, if it is not itself kept out by a job before it."""
-        fired = insert_jobs(connection, [new_job(self.door, entry, due[0])])
+        fired = insert_jobs(connection, [new_job(self.validator, entry, due[0])])
         self.jobs += [(entry, each) for each in due[:fired]]
         if due[fired:]:
             self.skipped.append(Skipped(entry, due[fired], due[-1], "overlap=skip: the job before it is unfinished"))
 
     def insert_plain(self, connection: Connection) -> None:
         """Those that may overlap, all in one statement."""
-        plain = [new_job(self.door, entry, due) for entry, due in self.jobs if entry.overlap == "allow"]
+        plain = [new_job(self.validator, entry, due) for entry, due in self.jobs if entry.overlap == "allow"]
         insert_jobs(connection, plain)
 
 
@@ -236,7 +236,7 @@ def decide_all(entries: Iterable[ScheduleEntry], known: Mapping[str, KnownSchedu
     return [each for each in found if each is not None]
 
 
-def fire_due(database: Database, entries: Sequence[ScheduleEntry], door: JobValidator) -> Fired:
+def fire_due(database: Database, entries: Sequence[ScheduleEntry], validator: JobValidator) -> Fired:
     """Nothing is written, and no lock taken, while nothing is due."""
     now = database.clock.now()
     known = _all_known(database, entries, now)
@@ -246,7 +246,7 @@ def fire_due(database: Database, entries: Sequence[ScheduleEntry], door: JobVali
     waiting = [entry for entry, at in looks.items() if at is not None and at <= now]
     if not waiting:
         return Fired(next_at=_earliest(looks.values()))
-    firing = database.run(lambda connection: _fire(connection, waiting, door, now))
+    firing = database.run(lambda connection: _fire(connection, waiting, validator, now))
     looks |= dict.fromkeys(waiting, None)
     return Fired(tuple(firing.jobs), tuple(firing.skipped), _earliest([*looks.values(), *firing.next_looks]))
 
@@ -261,10 +261,12 @@ def _all_known(database: Database, entries: Sequence[ScheduleEntry], now: dateti
     return database.read(load_known)
 
 
-def _fire(connection: Connection, entries: Sequence[ScheduleEntry], door: JobValidator, now: datetime) -> _Firing:
+def _fire(
+    connection: Connection, entries: Sequence[ScheduleEntry], validator: JobValidator, now: datetime
+) -> _Firing:
     known = lock_known(connection, [each.name for each in entries])
     decisions = decide_all(entries, known, now)  # where somebody else was first, there is none
-    firing = _Firing(door)
+    firing = _Firing(validator)
     for each in decisions:
         firing.fire(connection, each)
     firing.insert_plain(connection)
@@ -287,14 +289,13 @@ def _earliest(times: Iterable[datetime | None]) -> datetime | None:
     return min((each for each in times if each is not None), default=None)
 
 
-def new_job(door: JobValidator, entry: ScheduleEntry, due: datetime) -> NewJob:
+def new_job(validator: JobValidator, entry: ScheduleEntry, due: datetime) -> NewJob:
     """The job of one due time. Its keys: one unfinished job of a schedule at a time, or one for each due time."""
     payload = json_text.decode(entry.payload) if entry.command is None else {"schedule": entry.name}
     each = f"{SCHEDULED}{entry.name}"
-    return door.admit(
+    return validator.validate(
         entry.type,
         payload,
-        None,
         lane=entry.lane,
         run_at=due + (jitter_of(entry, due) if entry.jitter else timedelta(0)),
         unique_key=each if entry.overlap == "skip" else f"{each}:{due.isoformat()}",

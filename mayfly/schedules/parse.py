@@ -5,12 +5,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mayfly import json_text
+from mayfly.format import did_you_mean, parse_duration
 from mayfly.schedules import COMMAND
 from mayfly.schedules.cron import BadSchedule, Line, Word, read_expression, refuse
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE
@@ -19,9 +19,6 @@ EVERYTHING_UTC = "UTC"
 
 CATCH_UP = ("latest", "none", "all")  # the first is the default
 OVERLAP = ("allow", "skip")
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = r"([0-9]{1,9})([smhd]?)"
 
 
 @dataclass(frozen=True)
@@ -80,14 +77,6 @@ def default_name(type_name: str, command: str | None) -> str:
     return type_name if command is None else command.split()[0].rpartition("/")[2]
 
 
-def parse_seconds(text: str) -> int:
-    """Seconds: 90, 90s, 5m, 2h or 1d; a bare ValueError for anything else."""
-    match = re.fullmatch(_DURATION, text)
-    if match is None:
-        raise ValueError
-    return int(match[1]) * _UNITS[match[2] or "s"]
-
-
 MAX_JITTER_SECONDS = 86_400
 MAX_TIMEOUT_SECONDS = 86_400
 MAX_ATTEMPTS = 1000
@@ -123,10 +112,10 @@ def _one_of(words: tuple[str, ...]) -> Option:
 
 def _seconds(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        seconds = parse_seconds(text)
-        if not low <= seconds <= high:
+        seconds = parse_duration(text).total_seconds()
+        if not low <= seconds <= high or seconds % 1:
             raise ValueError
-        return seconds
+        return int(seconds)
 
     return read
 
@@ -173,9 +162,8 @@ def read_options(line: Line, before: Mapping[str, GivenOptions] = MappingProxyTy
 
 def _option(name: str, text: str, column: int) -> Any:
     if name not in OPTIONS:
-        nearest = get_close_matches(name, OPTIONS, n=1)
-        meant = f"; did you mean {nearest[0]}=?" if nearest else f"; there are {', '.join(OPTIONS)}"
-        refuse(column, f"{name}= is not an option{meant}")
+        hint = did_you_mean(name, OPTIONS) or f" There are {', '.join(OPTIONS)}."
+        refuse(column, f"{name}= is not an option.{hint}")
     try:
         return OPTIONS[name].read(text)
     except ValueError:

@@ -1,7 +1,7 @@
 """Which version of the schema a database has: one cheap SELECT, and the sentences about the answer."""
 
 from mayfly.db.connection import Connection
-from mayfly.errors import SchemaMissing, SchemaNewer, SchemaOlder
+from mayfly.errors import SchemaMismatch, SchemaMissing
 from mayfly.schema.tables import VERSION, VERSION_TABLE
 
 Version = str | None  # None: no tables yet
@@ -16,9 +16,9 @@ def require_version(connection: Connection) -> None:
         raise SchemaMissing
     refuse_newer(stored)
     if stored != VERSION:
-        raise SchemaOlder(stored, VERSION)
+        raise SchemaMismatch(stored, VERSION)
 
 
 def refuse_newer(stored: Version) -> None:
     if stored is not None and int(stored) > int(VERSION):
-        raise SchemaNewer(stored, VERSION)
+        raise SchemaMismatch(stored, VERSION)

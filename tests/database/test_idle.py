@@ -330,7 +330,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
     for ago in (3 * DAY, given.ago):
         clock = StoppedClock(NOON - ago, 0.0)
         database.set_clock(clock)
-        next_at = fire_due(database, entries, JobValidator(1 << 16, 5)).next_at
+        next_at = fire_due(database, entries, JobValidator(1 << 16, 5, database.clock.now)).next_at
     write_next_due(home, file_signatures([file]), next_at)
     run(database, lambda connection: connection.execute(delete(tables.jobs)))
     database.close()

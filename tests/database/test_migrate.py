@@ -18,7 +18,7 @@ from sqlalchemy.event import listen
 from sqlalchemy.pool import NullPool
 
 from mayfly.db.database import Database
-from mayfly.errors import SchemaNewer
+from mayfly.errors import SchemaMismatch
 from mayfly.schema import migrations
 from mayfly.schema import tables as schema_tables
 from mayfly.schema.migrations import migrate, migration_sql
@@ -116,7 +116,7 @@ def test_a_database_newer_than_the_code_is_refused(database: Database, migrated_
     """An old release must not write into tables it does not know."""
     run_sql(database, "UPDATE mayfly_version SET version_num = '9999'")
 
-    with pytest.raises(SchemaNewer, match="9999"):
+    with pytest.raises(SchemaMismatch, match="9999"):
         migrate(migrated_url)
 
 

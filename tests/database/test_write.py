@@ -6,7 +6,7 @@ import pytest
 
 from mayfly import Job, enqueue, handler
 from mayfly.db.database import Database
-from mayfly.errors import WriteInTransaction
+from mayfly.errors import RefusedInTransaction
 from mayfly.testing import drain, using_database
 from tests.factories import get_row, insert_row
 
@@ -47,7 +47,7 @@ def test_inside_a_transaction_it_would_not_be_at_once() -> None:
 
     enqueue("write")
 
-    with pytest.raises(WriteInTransaction):
+    with pytest.raises(RefusedInTransaction, match=r"^job\.write"):
         drain()
 
 

@@ -111,7 +111,7 @@ def test_an_unknown_type_is_warned_about_and_enqueued(embedded: Installation) ->
     ran = mayfly(embedded, "enqueue", "slep")
 
     assert ran.returncode == 0
-    assert "did you mean 'sleep'?" in ran.stderr
+    assert "Did you mean 'sleep'?" in ran.stderr
     assert embedded.statuses() == {"pending": 1}
 
 

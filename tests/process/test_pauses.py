@@ -91,8 +91,8 @@ def test_a_pause_of_what_nobody_knows_is_doubted(embedded: Installation) -> None
     lane = embedded.run("mayfly", "pause", "lane", "mial")
     of_type = embedded.run("mayfly", "pause", "type", "nope")
 
-    assert lane.stderr == "warning: no lane 'mial' is known here; did you mean 'mail'?\n"
-    assert of_type.stderr == "warning: no type 'nope' is known here; did you mean 'noop'?\n"
+    assert lane.stderr == "warning: no lane 'mial' is known here. Did you mean 'mail'?\n"
+    assert of_type.stderr == "warning: no type 'nope' is known here. Did you mean 'noop'?\n"
     assert (lane.returncode, of_type.returncode) == (0, 0)
     assert len(json.loads(run(embedded, "pauses", "--json"))) == 2
 

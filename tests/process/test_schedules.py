@@ -201,7 +201,7 @@ def test_a_schedule_is_run_now(installation: Installation) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("pause", "nop"), "No schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
+        (("pause", "nop"), "There is no schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
         (("resume", "nop"), "Did you mean 'noop'?"),
         (("run-now", "nop"), "Did you mean 'noop'?"),
         (("pause", "noop", "--until", "tomorrow"), "'tomorrow' is no time with a zone"),
