@@ -65,7 +65,7 @@ class Rescuer:
     def of_batches(self) -> None:
         """Whoever settled the last job of one may have died before he looked."""
         for each in complete_all(self.world.database):
-            self.world.log.say(log_messages.batch_completed_event(*each))
+            self.world.log.say(log_messages.batch_finished(*each))
 
     def _end_overdue(self) -> None:
         """Runners of long lanes whose own guards have failed: their page says by when they had to end."""
@@ -207,4 +207,4 @@ def tell_ending(world: CycleContext, ended: EndedChild) -> None:
 
 def _told(job: Job, outcome: Outcome) -> log_messages.LogMessage:
     reason = (outcome.error or "").partition("\n")[0]
-    return log_messages.job_settled_for_dead(job.id, job.type, outcome.kind.value, reason)
+    return log_messages.job_rescued(job.id, job.type, outcome.kind.value, reason)

@@ -88,7 +88,7 @@ class BatchRunner:
         return self.foresight is not None and self.foresight.has_enough
 
     def tell_completed(self, report: Report) -> None:
-        self.log.say(log_messages.batch_completed(report.outcomes))
+        self.log.say(log_messages.jobs_completed(report.outcomes))
         for waiting_for, jobs in report.put_off.most_common(MAX_SNOOZES_LOGGED):
             self.log.say(log_messages.jobs_snoozed(jobs, waiting_for))
 

@@ -144,7 +144,7 @@ def followup_events(settled: Settled) -> Iterator[LogMessage]:
     for job, outcome, steps_left in settled.broken:
         yield log_messages.chain_broken(job.id, job.type, outcome.value, steps_left)
     for each in settled.completed:
-        yield log_messages.batch_completed_event(*each)
+        yield log_messages.batch_finished(*each)
 
 
 def settle_done(database: Database, worker_id: str, settlement: Settlement) -> bool:

@@ -62,5 +62,5 @@ def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_the_log_says_what_the_page_says() -> None:
     """Word by word."""
-    assert log_messages.batch_completed_event("campaign-7", 3, 1, 0, "send_report").text in PAGE
+    assert log_messages.batch_finished("campaign-7", 3, 1, 0, "send_report").text in PAGE
     assert log_messages.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE

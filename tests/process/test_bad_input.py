@@ -173,7 +173,7 @@ def test_a_full_disk_under_the_database_loses_nothing(small_disk: Path, tmp_path
 
     assert refusal(full) == 1
     assert "cannot write: " in full.stderr
-    assert "Free disk space or make it writable; nothing is lost, the next cycle goes on." in full.stderr
+    assert "Free disk space or make it writable; no job is lost, and the next cycle continues." in full.stderr
     assert (roomy.returncode, roomy.stderr) == (0, "")
     assert installation.statuses() == {"done": 5}
     installation.end()

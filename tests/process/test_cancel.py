@@ -108,7 +108,7 @@ def test_a_filter_of_the_command_line_means_what_it_says(embedded: Installation)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Select jobs by: by id, group, lane, type, error or age."),
+        ((), "Select jobs by id, group, lane, type, error or age"),
         (("--yes",), "Select jobs by"),
         (("--status", "pending"), "Select jobs by"),
         (("--status", "done", "--lane", "x"), "'done' is not one of 'pending', 'processing'"),

@@ -50,7 +50,7 @@ def test_who_does_not_fit_is_run_by_the_next_cycle(installation: Installation, s
     assert (cycle.returncode, installation.statuses()) == (0, {"done": 4, "pending": 1})
     assert (job.attempts, job.claims, job.interruptions) == (0, 1, 0)
     assert number_of_runners(installation) == 1
-    assert f"Job {second} (nap) is not started: its type usually takes up to 8 s," in installation.log
+    assert f"Job {second} (nap) not started: its type usually takes up to 8 s," in installation.log
     assert installation.lane_lines()[-1]["deferred"] == "1"
     assert installation.dispatch(**WINDOW, SPAWN=spawn).returncode == 0
     assert (installation.job(second).status, installation.job(second).attempts) == ("done", 1)

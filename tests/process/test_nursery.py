@@ -159,8 +159,8 @@ def test_what_an_import_prints_is_in_the_log_and_bounded(embedded: Installation)
     cycle = embedded.dispatch(**give(embedded, "print('hello from odd')\nprint('x' * 1000000)\n"), LOG_TO="stdout")
 
     assert cycle.returncode == 0
-    assert "[DISPATCHER] The import of handlers for lane=default printed: hello from odd" in cycle.stdout
-    assert "bytes more, which were dropped" in cycle.stdout
+    assert "[DISPATCHER] Importing the handlers of lane=default printed: hello from odd" in cycle.stdout
+    assert "more bytes, which were dropped" in cycle.stdout
     assert len(cycle.stdout) < 128 << 10
     for worker in [row.worker_id for row in embedded.rows(select(runners))]:
         assert f"[WORKER {worker}] Starting ephemeral worker" in cycle.stdout
@@ -188,7 +188,7 @@ def test_an_import_that_cannot_be_shared_is_everybodys_own(embedded: Installatio
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert embedded.statuses() == {"done": 3}
-    assert f"Each worker of lane=default imports the handlers by itself: their import leaves {told}" in embedded.log
+    assert f"Handler preloading disabled for lane=default: importing them left {told}" in embedded.log
     pids = {row.pid for row in embedded.rows(select(runners))}
     assert len(pids) == 3
     assert pids < set(imports(embedded))
@@ -230,8 +230,8 @@ def test_an_import_that_dies_costs_its_lane_only(
     assert [(row.ending, row.exit_code, row.signal) for row in rows if row.lane == unlucky] == [ending] * 2
     assert_untouched(embedded, lanes[unlucky])
     assert embedded.statuses() == {"done": 2, "pending": 2}
-    assert f"ERROR: The process that imports the handlers for lane={unlucky} " in embedded.log
-    assert "before 2 workers were started" in embedded.log
+    assert f"ERROR: The preload process of lane={unlucky} " in embedded.log
+    assert "before it started 2 workers" in embedded.log
     assert embedded.log.count("Dispatch Summary:") == 1
 
     assert embedded.dispatch(**settings).returncode == 0
@@ -292,7 +292,7 @@ def test_a_nursery_that_is_killed_takes_no_runner_along(embedded: Installation) 
     wait_until(lambda: len(embedded.runner_pids()) == 2, "both runners work")
 
     os.kill(imports(embedded)[0], signal.SIGKILL)
-    wait_until(lambda: "was killed by signal 9; no worker was harmed" in embedded.log, "the dispatcher has seen it")
+    wait_until(lambda: "was killed by signal 9; no workers affected" in embedded.log, "the dispatcher has seen it")
     embedded.release_latch()
 
     assert (dispatcher.communicate(), dispatcher.returncode) == (("", ""), 0)

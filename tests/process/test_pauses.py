@@ -47,7 +47,7 @@ def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installatio
     assert (row.status, row.attempts, row.started_at) == ("pending", 0, None)
     assert row.waiting_for == "type sleep is paused: the vendor is down"
     assert installation.job(other).status == "done"
-    assert "Put off 1 jobs: type sleep is paused: the vendor is down" in installation.log
+    assert "Snoozed 1 job: type sleep is paused: the vendor is down" in installation.log
     assert installation.lane_lines()[-1]["snoozed"] == "1"
     assert run(installation, "resume", "type", "sleep") == "Resumed type sleep. 1 jobs are due again.\n"
     installation.dispatch(HANDLERS=handlers)

@@ -164,7 +164,8 @@ def test_what_a_due_job_once_waited_for_is_over() -> None:
             make_known(
                 has_handler=False, handler_hint=" Did you mean 'send_mail'?", broken_modules={"a": "ImportError: b"}
             ),
-            "No handler for type 'send_email' is known here. Did you mean 'send_mail'? a cannot be imported: ImportError: b.",
+            "No handler for type 'send_email' is known here. Did you mean 'send_mail'? a cannot be imported:"
+            " ImportError: b.",
         ),
         (make_known(crashes=2), "It waits for a runner of its own: it took its runner along 2 times."),
         (make_known(suspect=True), "It waits for a runner of its own: its runner died, perhaps over it."),
