@@ -70,7 +70,7 @@ def masked(text: str, home: Path) -> str:
 # Python does not tell of the one module that is imported by a text: the dialect of this very database.
 OURS = {
     *("dispatcher", "dispatcher.lock", "dispatcher.idle"),
-    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".log", ".log_messages")),
+    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".format", ".log", ".log_messages")),
     *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".errors", ".pool", ".url")),
     *(f"mayfly.db.dialects{module}" for module in ("", ".base")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".statements")),

@@ -245,4 +245,4 @@ def test_hooks_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     run = run_inline(heard)
 
     assert (run.kind, HEARD) == ("done", ["before heard", "heard", "after heard: done"])
-    assert "after failed at job 1 (heard); the job continues: RuntimeError: told" in capsys.readouterr().err
+    assert "after failed for job 1 (heard); the job continues: RuntimeError: told" in capsys.readouterr().err
