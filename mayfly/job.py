@@ -358,9 +358,14 @@ class Job:
 CURRENT_JOB: ContextVar[Job | None] = ContextVar("mayfly_running", default=None)
 
 
+def current_job() -> Job | None:
+    """The job whose handler calls this, however deep; None outside of a handler."""
+    return CURRENT_JOB.get()
+
+
 def parent_id() -> int | None:
-    """Of what is enqueued here."""
-    job = CURRENT_JOB.get()
+    """The parent of jobs that are enqueued here."""
+    job = current_job()
     return None if job is None else job.id
 
 

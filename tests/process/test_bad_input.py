@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_opened_stops_no_job(embedded: Installation, spawn:
     assert (cycle.returncode, cycle.stdout) == (0, "")
     assert embedded.statuses() == {"done": 12}
     assert cycle.stderr.startswith("The log /proc/nowhere/dispatcher.log cannot be written: ")
-    assert cycle.stderr.endswith("or set LOG_DIR. This run goes on without a log.\n")
+    assert cycle.stderr.endswith("or set LOG_DIR. This run continues without a log.\n")
     assert cycle.stderr.count("\n") == 1
 
 
