@@ -58,7 +58,9 @@ def _shown(given: object) -> str:
 
 class BadDatabaseOption(UsageError):
     def __init__(self, reason: str) -> None:
-        super().__init__(f"DATABASE_URL: the driver cannot use an option: {reason}. Correct or remove it.")
+        super().__init__(
+            f"DATABASE_URL: the driver cannot use an option behind the ?: {reason}. Correct or remove it."
+        )
 
 
 class DatabaseError(MayflyError):
@@ -172,8 +174,9 @@ class TableMissing(DatabaseError):
 
 class SchemaMismatch(DatabaseError):
     def __init__(self, stored: str, known: str) -> None:
-        advice = "Run `mayfly migrate`." if stored < known else "Upgrade Mayfly on this host."
-        super().__init__(f"The database has schema version {stored}, this Mayfly needs {known}. {advice}")
+        older = f"this Mayfly needs {known}. Run `mayfly migrate`."
+        newer = f"newer than the {known} of this Mayfly. Upgrade Mayfly on this host."
+        super().__init__(f"The database has schema version {stored}, {older if stored < known else newer}")
 
 
 class PlanLockLost(DatabaseError):

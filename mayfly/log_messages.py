@@ -191,7 +191,7 @@ def worker_too_large(worker_id: str, memory: int, limit: int) -> LogMessage:
 
 
 def stopping(signal_name: str, alive: int) -> LogMessage:
-    text = f"Received {signal_name}: stopping {plural(alive, 'worker')} and releasing their jobs"
+    text = f"Received {signal_name}: stopping {plural(alive, 'worker')}, releasing unfinished jobs"
     return _message("stopping", text, Level.WARNING, signal=signal_name, alive=alive)
 
 

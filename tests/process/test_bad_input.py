@@ -192,7 +192,7 @@ def test_a_state_directory_that_others_could_have_laid_out_is_refused(embedded: 
     assert refusal(cycle) == 1
     assert cycle.stderr == (
         f"The state directory {foreign} belongs to another user (uid 1234)."
-        " Remove it or set STATE_DIR to a directory of your own.\n"
+        " Remove it, or set STATE_DIR to your own directory.\n"
     )
     assert list(foreign.iterdir()) == []
 
@@ -216,7 +216,7 @@ def test_a_state_directory_that_cannot_be_made(embedded: Installation, place: st
 
     assert refusal(cycle) == 1
     assert cycle.stderr.startswith(f"The state directory {place} cannot be used: ")
-    assert cycle.stderr.endswith("set STATE_DIR to a directory of your own.\n")
+    assert cycle.stderr.endswith("set STATE_DIR to your own directory.\n")
 
 
 def refusal(process: subprocess.CompletedProcess[str]) -> int:

@@ -80,7 +80,7 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
         (("noop", "--run-at", "2031-05-04T12:00"), "", "is no time with a zone; write 2026-05-04T12:00+02:00"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "left out where run_at is given"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
-        (("noop", "--unique", "for 1h"), "", "unique says something about a unique_key, and there is none"),
+        (("noop", "--unique", "for 1h"), "", "unique='for 1h': must be left out without a unique_key"),
         (("noop", "--unique-key", "u", "--unique", "for ever"), "", "unique='for ever': must be 'until done'"),
         (
             ("noop", "--unique-key", "u", "--on-conflict", "merge"),

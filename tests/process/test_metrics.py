@@ -121,7 +121,7 @@ def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installatio
     printed = embedded.run("mayfly", "metrics", PYTHONPATH=path)
     cycle = embedded.dispatch(PYTHONPATH=path, METRICS_TEXTFILE="x.prom")
 
-    sentence = "Metrics need prometheus_client: pip install 'mayfly-jobs[metrics]' brings it."
+    sentence = "Metrics need prometheus_client, which is not installed. Run `pip install 'mayfly-jobs[metrics]'`."
     assert (printed.returncode, printed.stderr) == (1, f"{sentence}\n")
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
     assert f"ERROR: Sending metrics failed: {sentence}" in embedded.log

@@ -23,7 +23,7 @@ def test_a_dispatcher_that_is_stopped_gives_jobs_back(installation: Installation
     assert [found[each].status for each in ids] == ["done", "pending", "pending"]
     assert [found[each].attempts for each in ids] == [1, 0, 0]
     assert [found[each].worker_id for each in ids[1:]] == [None, None]
-    assert "[DISPATCHER] WARNING: Received SIGTERM: stopping 1 worker and releasing their jobs" in installation.log
+    assert "[DISPATCHER] WARNING: Received SIGTERM: stopping 1 worker, releasing unfinished jobs" in installation.log
     assert "Dispatch Summary:" in installation.log
     assert [(row.exit_code, row.spawned) for row in installation.rows(select(cycles))] == [(0, 1)]
     assert [row.ending for row in installation.rows(select(runners))] == ["ok"]

@@ -174,6 +174,6 @@ def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installatio
     cycle = embedded.dispatch(PYTHONPATH=path, OTLP_ENDPOINT="http://127.0.0.1:4318")
 
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
-    sentence = "OTLP_ENDPOINT needs OpenTelemetry: pip install 'mayfly-jobs[otel]' brings it."
+    sentence = "OTLP_ENDPOINT needs OpenTelemetry, which is not installed. Run `pip install 'mayfly-jobs[otel]'`."
     assert f"ERROR: Tracing disabled: {sentence}" in embedded.log
     assert f"ERROR: Sending traces failed: {sentence}" in embedded.log
