@@ -19,7 +19,7 @@ from console.sessions import ADMIN, OPERATOR, VIEWER, Session, User
 from console.web import static
 from mayfly import __version__
 from mayfly.admin.audit import PAGE, Actor
-from mayfly.format import moment, format_duration
+from mayfly.format import format_duration, moment
 
 THEME_COOKIE, FLASH_COOKIE = "mayfly_theme", "mayfly_flash"
 THEMES = ("system", "light", "dark")
@@ -141,12 +141,7 @@ def iso(at: datetime) -> str:
 
 def duration(milliseconds: float | None) -> str:
     """12 ms, 3.4 s, 7 min."""
-    if milliseconds is None:
-        return ""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    seconds = milliseconds / 1000
-    return f"{round(seconds, 1):g} s" if seconds < 120 else format_duration(timedelta(seconds=seconds))
+    return "" if milliseconds is None else format_duration(milliseconds / 1000, precise=True)
 
 
 def seconds(given: float | None) -> str:
