@@ -284,7 +284,7 @@ def console_started(url: str, version: str, api_only: bool) -> LogMessage:
 
 
 def login_refused(address: str, account: str, reason: str) -> LogMessage:
-    text = f"Login refused from {address} as {account!r}: {reason}"
+    text = f"Refused a login from {address} as {account!r}: {reason}"
     return _message("login_refused", text, Level.WARNING, address=address, account=account, reason=reason)
 
 
@@ -297,7 +297,7 @@ def console_stopped() -> LogMessage:
 
 
 def token_refused(address: str, reason: str) -> LogMessage:
-    text = f"Request refused from {address}: {reason}"
+    text = f"Refused a request from {address}: {reason}"
     return _message("token_refused", text, Level.WARNING, address=address, reason=reason)
 
 
