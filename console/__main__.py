@@ -9,7 +9,7 @@ from mayfly import log_messages
 from mayfly.bootstrap import open_database
 from mayfly.errors import ConsoleMissing, ConsoleUnsafe
 from mayfly.log import echo_log
-from mayfly.process import command_line, exits
+from mayfly.process import exits
 from mayfly.schema.version import require_version
 from mayfly.settings import Settings, load
 
@@ -67,7 +67,7 @@ def is_loopback(host: str) -> bool:
 
 
 def main() -> None:
-    command_line.run_command(command, "python -m console")
+    exits.run_command(command, "python -m console")
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def find_token(database: Database, text: str) -> Token | None:
     database.refresh_clock(CLOCK_MAX_AGE_SECONDS)
     now = database.clock.now()
     token = database.read(lambda connection: auth.find_token(connection, text, now))
-    if token is not None and token.is_unseen(now):
+    if token is not None and token.needs_use_recorded(now):
         database.once(lambda connection: auth.record_use(connection, token, now))
     return token
 

@@ -26,7 +26,7 @@ from mayfly.db.database import Database
 from mayfly.errors import DatabaseError
 from mayfly.fleet.runners import OUTSIDE
 from mayfly.log import Log
-from mayfly.monitoring.on_dead import Announce, announcer
+from mayfly.monitoring.hooks import Announce, announcer
 from mayfly.queue import external
 from mayfly.queue.external import ExternalTotals
 from mayfly.queue.policy import Backoff, RetryContext

@@ -1,4 +1,4 @@
-"""`/livez` and `/health`: whether this process lives, and whether Mayfly is well. Open to all, without secrets."""
+"""`/livez` and `/health`: is this process alive, is Mayfly healthy? Open to all, without secrets."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from console.problems import described
 from mayfly import log_messages
 from mayfly.admin import health
-from mayfly.admin.health import HealthSnapshot, Problem, find_problems, targets_of
+from mayfly.admin.health import HealthSnapshot, Problem, ProblemKind, Severity, lane_waits, problems
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError
@@ -19,8 +19,12 @@ from mayfly.settings import Settings
 
 CACHE_SECONDS = 1.0  # everybody may ask; the database is asked once a second at most
 TIMEOUT_SECONDS = 5.0
-DATABASE_AWAY = Problem("database", "The database can't be worked with; the console's log says why.")
-DATABASE_SLOW = Problem("database", f"The database has not answered for {TIMEOUT_SECONDS:g} s.")
+DATABASE_AWAY = Problem(
+    ProblemKind.DATABASE, Severity.DOWN, "The database cannot be used; the console's log says why."
+)
+DATABASE_SLOW = Problem(
+    ProblemKind.DATABASE, Severity.DOWN, f"The database has not answered for {TIMEOUT_SECONDS:g} s."
+)
 
 router = APIRouter(tags=["health"])
 
@@ -44,6 +48,23 @@ class HealthResponse(BaseModel):
     waits: dict[str, float] = {}
     dead: dict[str, int] = {}
 
+    @classmethod
+    def of(
+        cls, found: list[Problem], snapshot: HealthSnapshot | None = None, settings: Settings | None = None
+    ) -> "HealthResponse":
+        """Problems below DEGRADED are for `mayfly status`: nothing is late, dead or stopped because of them."""
+        serious = [each for each in found if each.severity >= Severity.DEGRADED]
+        response = cls(
+            status="degraded" if serious else "ok",
+            reasons=[ProblemResponse(reason=each.kind, text=each.text) for each in serious],
+        )
+        if snapshot is not None and settings is not None:
+            waits = lane_waits(snapshot, settings)
+            response.cycles = {each.host: round(each.age_seconds, 1) for each in snapshot.hosts}
+            response.waits = {lane: round(waited.total_seconds(), 1) for lane, waited in waits.items()}
+            response.dead = dict(snapshot.dead)
+        return response
+
 
 class HealthCheck:
     """Looks on a connection of its own: when all others are busy, or hang, it is asked most."""
@@ -62,31 +83,21 @@ class HealthCheck:
         try:
             return await asyncio.wait_for(asyncio.shield(self._looking), TIMEOUT_SECONDS)
         except TimeoutError:
-            return told(HealthSnapshot(), [DATABASE_SLOW])
+            return HealthResponse.of([DATABASE_SLOW])
 
     async def _look(self) -> HealthResponse:
         try:
-            vitals = await run_sync(self._vitals)
+            snapshot = await run_sync(self._snapshot)
         except DatabaseError as error:
             self._log.say(log_messages.request_failed("GET", "/health", str(error)))
-            return told(HealthSnapshot(), [DATABASE_AWAY])
+            return HealthResponse.of([DATABASE_AWAY])
         finally:
             self._found_at = monotonic()
-        return told(vitals, find_problems(vitals, targets_of(self._settings), self._settings.health_dead_limit))
+        return HealthResponse.of(problems(snapshot, self._settings), snapshot, self._settings)
 
-    def _vitals(self) -> HealthSnapshot:
+    def _snapshot(self) -> HealthSnapshot:
         now = self._database.clock.now()
         return self._database.read(lambda connection: health.read_snapshot(connection, self._settings, now))
-
-
-def told(vitals: HealthSnapshot, found: list[Problem]) -> HealthResponse:
-    return HealthResponse(
-        status="ill" if found else "well",
-        reasons=[ProblemResponse(reason=each.name, text=each.text) for each in found],
-        cycles={host: round(age.total_seconds(), 1) for host, age in vitals.cycle_ages.items()},
-        waits={lane: round(waited.total_seconds(), 1) for lane, waited in vitals.waits.items()},
-        dead=dict(vitals.deaths),
-    )
 
 
 TOO_OFTEN: dict[int | str, dict[str, Any]] = {429: described()[429]}

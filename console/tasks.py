@@ -88,8 +88,8 @@ def as_bulk_result(result: BulkResult | Cancelled) -> BulkResult:
 def summarize(result: BulkResult, past_tense: str) -> str:
     """3 jobs cancelled; 1 running job was asked to stop."""
     parts = [f"{_jobs(result.changed)} {past_tense}"]
-    if result.told:
-        parts.append(f"{_jobs(result.told, 'running ')} {_was(result.told)} asked to stop")
+    if result.requested:
+        parts.append(f"{_jobs(result.requested, 'running ')} {_was(result.requested)} asked to stop")
     if result.held:
         parts.append(f"{_jobs(result.held)} skipped because another job holds the unique key")
     return f"{'; '.join(parts)}."

@@ -1,45 +1,43 @@
-"""What cron starts every minute: the idle cycle if this is one, else the whole of it."""
+"""`python -m dispatcher`: what cron starts every minute. Without options it runs one cycle, without click."""
 
 import os
 import sys
 from typing import NoReturn
 
 from mayfly.clock import monotonic
+from mayfly.errors import MayflyError
 from mayfly.process import exits
-from mayfly.settings import Settings, load_without_warnings
+from mayfly.settings import load_with_warnings
 
 
-def main() -> None:
+def main() -> NoReturn:
     started = monotonic()
-    settings = load_without_warnings()
-    if settings is not None and was_idle(settings, started):
-        end(exits.SUCCESS)
-    from dispatcher import cli  # here: it imports what most minutes can do without
+    from dispatcher.cycle import run_cycle  # here: the time that its imports take belongs to the cycle
 
     try:
-        cli.main(cli.Minute(started, settings))
+        code = run_with_options(started) if len(sys.argv) > 1 else run_cycle(*load_with_warnings(), started)
+    except MayflyError as error:
+        code = exits.report_error(error)
+    end(code)
+
+
+def run_with_options(started: float) -> int:
+    from dispatcher.cli import command  # here: it imports click and all of the dispatcher
+
+    try:
+        exits.run_command(command, "python -m dispatcher", started)
     except SystemExit as ended:
-        end(ended.code if isinstance(ended.code, int) else exits.ERROR)
-
-
-def was_idle(settings: Settings, started: float) -> bool:
-    """Whether the probe has run this minute. Who watches, or asks for something special, gets the full path."""
-    try:
-        if len(sys.argv) > 1 or sys.stderr.isatty():
-            return False
-        from dispatcher.idle import run_idle_cycle
-
-        return run_idle_cycle(settings, started)
-    except Exception:  # noqa: BLE001 - whatever it is: the full path meets it too, and has the words for it
-        return False
+        return ended.code if isinstance(ended.code, int) else exits.ERROR
+    return exits.SUCCESS
 
 
 def end(code: int) -> NoReturn:
-    """Everything is written and closed; to take the interpreter down would cost as much as an idle cycle does."""
+    """Everything is written and closed; tearing down the interpreter would cost as much as an idle cycle."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # it is, where whoever started us had closed it
+        if stream is not None:  # None if the parent process had closed it
             stream.flush()
     os._exit(code)
 
 
-main()
+if __name__ == "__main__":
+    main()

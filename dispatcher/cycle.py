@@ -1,277 +1,363 @@
-"""One cycle, readable as the story it is: verify, rescue, schedule, plan, spawn, supervise, linger, prune, sum up."""
+"""One cycle: lock, idle check, rescue, schedules, plan, spawn, supervise, finish.
 
-import traceback
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
+Every minute imports this module, and most minutes end after the idle check. So its imports are light; what only a
+cycle with work needs is imported by the methods that use it, below `_run_with_work`.
+"""
 
-from dispatcher.assign import Planned, has_whole_window, plan_first, plan_more, tell_plan, with_estimates
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
 from dispatcher.context import LAST_STATEMENTS_SECONDS, CycleContext
-from dispatcher.exits import ending_of, would_end_again
-from dispatcher.linger import Linger, hand_over
-from dispatcher.lock import HostLock
-from dispatcher.rescue import Rescuer, tell_ending
-from dispatcher.schedules import Scheduled, fire_schedules
-from dispatcher.spawn import EndedChild, Spawner
-from dispatcher.summary import CycleSummary, RunnerEnd, cycle_row, lane_figures, summary_lines
-from dispatcher.supervise import Supervisor, start_refused, start_runners
+from dispatcher.idle import anything_to_do
+from dispatcher.lock import HostLock, take_lock
+from dispatcher.summary import (
+    CycleSummary,
+    cycle_row,
+    lane_figures,
+    summary_lines,
+    summary_text,
+    trouble_paragraph,
+)
 from mayfly import log_messages
-from mayfly.clock import monotonic
+from mayfly.clock import host_now, monotonic
 from mayfly.db.connection import Connection
-from mayfly.errors import MayflyError
-from mayfly.fleet.cycles import close_cycle
-from mayfly.fleet.dispatchers import Dispatcher, forget_leaving
-from mayfly.fleet.plan_lock import planning
-from mayfly.process.fork import adopt_orphans
-from mayfly.queue.batches import completed_since
-from mayfly.queue.prune import keep_from, prune
+from mayfly.db.database import Database
+from mayfly.db.dialects import embedded_file
+from mayfly.errors import MayflyError, UnknownName
+from mayfly.fleet.cycles import close_cycle, open_cycle
+from mayfly.fleet.plan_lock import number_idle_cycle, planning
+from mayfly.log import LOG_NAME, Log, open_log
+from mayfly.process import exits
+from mayfly.process.state_dir import lock_path, open_state_dir
+from mayfly.queue.count import find_lanes
 from mayfly.schema.version import require_version
-from mayfly.stats.history import count_cycles
-from mayfly.stats.totals import add_up_strays, add_up_totals
+from mayfly.settings import Settings
+
+if TYPE_CHECKING:
+    from dispatcher.assign import Planned
+    from dispatcher.linger import Linger
+    from dispatcher.notify import Notifier
+    from dispatcher.rescue import Rescuer
+    from dispatcher.steps import CycleStep
+    from dispatcher.supervise import Supervisor
+    from mayfly.stats.histograms import Tally
 
 
-@dataclass
-class CycleState:
-    """What has happened so far in this cycle."""
+def run_cycle(
+    settings: Settings, warnings: Sequence[str], started: float, only_lanes: frozenset[str] = frozenset()
+) -> int:
+    """Run one cycle; its exit code. On a terminal the log is shown; under cron only a failed cycle prints."""
+    echo = sys.stderr if sys.stderr is not None and sys.stderr.isatty() and settings.log_to != "stdout" else None
+    log = open_log(settings, "DISPATCHER", echo)
+    log.say(log_messages.cycle_started(host_now(), settings.host_name))
+    for warning in warnings:
+        log.say(log_messages.setting_warning(warning))
+    directory = open_state_dir(settings)
+    lock = take_lock(lock_path(directory)) or _take_over(directory, log)
+    if lock is None:
+        log.say(log_messages.cycle_skipped())
+        return exits.SUCCESS
 
-    ends: list[RunnerEnd] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    broken_lanes: set[str] = field(default_factory=set)  # a runner could not work there: no other one this cycle
-    sliced: dict[str, int] = field(default_factory=dict)  # jobs of a lane that go on in the next cycle
-    deferred: dict[str, int] = field(default_factory=dict)  # and those that wait for a runner with more time
-    unsettled: list[EndedChild] = field(default_factory=list)  # whose jobs could not be written yet
-    repeats: int = 0  # transactions that runners had to run again
+    def run() -> CycleSummary:
+        context = CycleContext(settings, Database(_url(settings)), log, directory, started, only_lanes)
+        with closing(context):
+            return Cycle(context, lock).run()
 
-    def note(self, ended: EndedChild) -> None:
-        ending = ending_of(ended.exit)
-        lane = ended.assignment.lane
-        self.ends.append(RunnerEnd(lane, ending, ended.lived_ms))
-        seen = ended.exit.seen
-        self.sliced[lane] = max(self.sliced.get(lane, 0), seen.sliced)
-        self.deferred[lane] = max(self.deferred.get(lane, 0), seen.deferred)
-        self.repeats += seen.repeats
-        if would_end_again(ended.exit):
-            self.broken_lanes.add(lane)
-
-    def aside(self, world: CycleContext) -> dict[str, int]:
-        """Jobs for which a runner that is started now is no help."""
-        late = (lane for lane, jobs in self.deferred.items() if jobs and not has_whole_window(world, lane))
-        return dict(Counter(self.sliced) + Counter({lane: self.deferred[lane] for lane in late}))
+    summary = _run_notified(run, settings, log, lock)
+    _print_trouble(summary, settings, echo)
+    return summary.exit_code
 
 
-def run_cycle(world: CycleContext, lock: HostLock) -> CycleSummary:
-    """The minute, from the first look at the database to the summary."""
-    verify(world)
-    supervisor = Supervisor(world.deadline, world.settings.dispatch_timeout, world.settings.worker_memory, world.log)
-    supervisor.install()
-    adopt_orphans()
-    lock.sign(Dispatcher(world.process, lingers=world.settings.longest_linger > 0).as_text())
-    progress, linger = CycleState(), Linger(world)
+class Cycle:
+    """The state of one cycle, and its steps in their order."""
+
+    supervisor: "Supervisor"
+    rescuer: "Rescuer"
+    linger: "Linger"
+    planned: "Planned"
+    steps: "list[CycleStep]"
+    tally: "Tally"
+
+    def __init__(self, context: CycleContext, lock: HostLock) -> None:
+        self.context = context
+        self.lock = lock
+        self.problems: list[str] = []  # what went wrong besides runners
+        self.has_failed = False  # an error of the cycle itself: nothing more is planned
+        self.pruned = 0
+
+    def run(self) -> CycleSummary:
+        self._open_database()
+        return self._run_idle() or self._run_with_work()
+
+    # --- every minute ---
+
+    def _open_database(self) -> None:
+        """The first connection: is this a server for us, and are these our tables?"""
+        context = self.context
+        _create_missing(_url(context.settings))
+        context.statements.set(context.started + context.settings.dispatch_timeout)
+        server = context.database.read(self._verify)
+        context.log.say(log_messages.database_verified(server))
+        if context.database.clock.is_skewed:
+            context.log.say(log_messages.clock_skewed(context.database.clock.offset))
+
+    def _verify(self, connection: Connection) -> str:
+        connection.dialect.require_skip_locked(connection.raw)
+        require_version(connection)
+        refuse_unknown_lanes(self.context.only_lanes, self.context.settings, connection)
+        return str(connection.dialect.server(connection.raw))
+
+    def _run_idle(self) -> CycleSummary | None:
+        """The whole cycle of most minutes. None if there is anything to do; nothing was written then."""
+        context, database = self.context, self.context.database
+        now = database.clock.now()
+        reason = database.read(lambda found: anything_to_do(found, context.settings, context.directory, now))
+        if reason is not None:
+            return None
+
+        def record(connection: Connection) -> CycleSummary | None:
+            cycle_id = number_idle_cycle(connection, now)
+            if cycle_id is None:  # another host plans
+                return None
+            summary = CycleSummary(cycle_id, self._duration_ms)
+            open_cycle(connection, cycle_id, context.settings.host_name, now)
+            close_cycle(connection, cycle_id, cycle_row(summary), database.clock.now())
+            return summary
+
+        summary = database.run(record)
+        if summary is not None:
+            context.log.say(log_messages.pending_jobs(summary.pending))
+            context.log.say(log_messages.nothing_pending())
+            self._log_summary(summary)
+        return summary
+
+    @property
+    def _duration_ms(self) -> int:
+        return round((monotonic() - self.context.started) * 1000)
+
+    def _log_summary(self, summary: CycleSummary) -> None:
+        for line in summary_lines(summary):
+            self.context.log.say(log_messages.summary_line(line))
+        for figures in lane_figures(summary):
+            self.context.log.say(log_messages.lane_summary(figures))
+
+    # --- minutes with work ---
+
+    def _run_with_work(self) -> CycleSummary:
+        self._prepare()
+        try:
+            self._rescue_and_plan()
+            with self._contained():
+                self._spawn(self.planned)
+                for step in self.steps:
+                    step.after_spawn()
+            while self.supervisor.alive or (self.supervisor.may_spawn and self.linger.goes_on):
+                self.context.statements.set(self._statement_deadline())
+                self._supervise()
+        finally:
+            self.supervisor.close()
+        self.context.statements.set(self._statement_deadline(is_last=True))
+        return self._finish()
+
+    def _prepare(self) -> None:
+        # Here, as in the methods below: an idle minute must not pay for these imports.
+        from dispatcher.linger import Linger
+        from dispatcher.steps import Batches, LongLanes, PausedLanes, Prune, Schedules, Totals
+        from dispatcher.supervise import Supervisor
+        from mayfly.fleet.dispatchers import Dispatcher
+
+        self.supervisor = Supervisor(self.context, self.lock.close)
+        self.supervisor.install()
+        lingers = self.context.settings.longest_linger > 0
+        self.lock.sign(Dispatcher(self.context.process, lingers).as_text())
+        self.linger = Linger(self)
+        others = (Batches(self), LongLanes(self), Prune(self), Totals(self))
+        self.steps = [Schedules(self), PausedLanes(self), self.linger, *others]
+
+    def _rescue_and_plan(self) -> None:
+        """Jobs of dead runners and of due schedules are pending before anything is counted."""
+        from dispatcher.assign import log_plan, plan_first
+        from dispatcher.rescue import Rescuer
+
+        context = self.context
+        with planning(context.database, context.settings.host_name) as cycle_id:
+            self.rescuer = Rescuer(context, cycle_id)
+            for step in self.steps:
+                step.before_rescue()
+            self.rescuer.rescue_lost()
+            for step in self.steps:
+                step.before_plan()
+            self.planned = plan_first(context, cycle_id)
+        context.log.say(log_messages.pending_jobs(str(self.planned.counted)))
+        log_plan(context, self.planned)
+        if not self.planned.assignments and not self.planned.counted.pending:
+            context.log.say(log_messages.nothing_pending())
+
+    def _spawn(self, planned: "Planned") -> None:
+        from dispatcher.assign import with_estimates
+
+        if planned.assignments:
+            self.context.log.say(log_messages.spawning(len(planned.assignments)))
+        self.supervisor.start(with_estimates(self.context, planned.assignments))
+
+    def _supervise(self) -> None:
+        """Wait for an event. A slot that becomes free is planned for again, and so is work that was found."""
+        ended = self.supervisor.wait(self.linger.seconds_to_poll)
+        with self._contained():
+            self.supervisor.start_rejected()
+        for each in ended:
+            self.rescuer.note_exit(each)
+            self.linger.note_exit()
+        with self._contained():
+            self.rescuer.settle_ended()
+            if self.supervisor.may_spawn and not self.has_failed and (ended or self.linger.finds_work()):
+                self._plan_more(has_free_slot=bool(ended))
+        for step in self.steps:
+            step.on_tick()
+
+    def _plan_more(self, has_free_slot: bool) -> None:
+        from dispatcher.assign import log_plan, plan_more
+
+        broken = self.rescuer.results.broken_lanes
+        without = frozenset(broken) if has_free_slot else self.linger.lanes_to_skip(broken)
+        aside, idle = self.rescuer.results.aside(self.context), self.linger.idle_runners()
+        more = plan_more(self.context, self.planned.cycle_id, without, idle, aside)
+        if more is not None:
+            log_plan(self.context, more, only_started=True)
+            self._spawn(more)
+            self.linger.note_plan()
+
+    def _statement_deadline(self, is_last: bool = False) -> float:
+        """Runners are killed in time whatever the database does; without runners, a lingering dispatcher polls on."""
+        ends_at = self.supervisor.deadline
+        if not self.supervisor.alive:
+            ends_at = max(ends_at, self.context.lingers_until(self.context.settings.longest_linger))
+        is_late = is_last or self.supervisor.guard_fired or monotonic() >= ends_at
+        return ends_at + LAST_STATEMENTS_SECONDS if is_late else ends_at
+
+    @contextmanager
+    def _contained(self) -> Iterator[None]:
+        """From the first runner on, no error ends the cycle: runners are supervised until they have exited."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - an error of ours, too, must not cost healthy runners their jobs
+            self.has_failed = True
+            self.linger.stop()
+            self.problems.append(_describe(error))
+            self.context.log.say(log_messages.cycle_failed(_describe(error)))
+
+    def _finish(self) -> CycleSummary:
+        """Let the steps finish, and write the summary; a database that is gone by now is one more problem."""
+        self.tally = self.rescuer.tally
+        with self._contained():
+            self.rescuer.settle_ended()
+            for step in self.steps:
+                step.finish()
+        summary = CycleSummary(
+            cycle_id=self.planned.cycle_id,
+            duration_ms=self._duration_ms,
+            pending=str(self.planned.counted),
+            planned=len(self.planned.assignments),
+            ends=self.rescuer.results.ends,
+            tally=self.tally,
+            rescued=self.rescuer.rescued,
+            repeated=self.context.database.repeats + self.rescuer.results.repeats,
+            pruned=self.pruned,
+            notes=tuple(line for step in self.steps for line in step.summary_lines()),
+            problems=tuple(dict.fromkeys(self.problems)),
+            guard_fired=self.supervisor.guard_fired,
+        )
+        self._log_summary(summary)
+        self._record(summary)
+        return summary
+
+    def _record(self, summary: CycleSummary) -> None:
+        database = self.context.database
+        try:
+            now = database.clock.now()
+            database.run(lambda connection: close_cycle(connection, summary.cycle_id, cycle_row(summary), now))
+        except MayflyError as error:
+            self.context.log.say(log_messages.cycle_failed(str(error)))
+
+
+def _run_notified(run: Callable[[], CycleSummary], settings: Settings, log: Log, lock: HostLock) -> CycleSummary:
+    """With heartbeat, alerts, metrics and traces of the cycle, where they are configured."""
+    notifiers = _notifiers(settings, log)
+    for each in notifiers:
+        each.begin(release_lock=lock.close)
     try:
-        aftermath, scheduled, planned = rescue_and_plan(world)
-        spawner = Spawner(world.settings, world.directory, world.database, (lock.close, supervisor.close_in_child))
-        with contained(world, progress, linger):
-            spawn(world, spawner, supervisor, planned)
-            linger.begin()
-        while supervisor.alive or (supervisor.may_spawn and linger.goes_on):
-            world.statements.set(statement_deadline(world, supervisor))
-            supervise(world, spawner, supervisor, aftermath, planned, progress, linger)
-            if supervisor.must_hand_over:
-                hand_over(world, lock, supervisor, planned.cycle_id)
-        forget_leaving(world.directory, planned.cycle_id)
-    finally:
-        supervisor.close()
-    world.statements.set(statement_deadline(world, supervisor, is_last=True))
-    return finish(world, aftermath, scheduled, planned, progress, linger, supervisor)
-
-
-def statement_deadline(world: CycleContext, supervisor: Supervisor, is_last: bool = False) -> float:
-    """Runners are killed in time whatever the database does; without runners, a lingering dispatcher polls on."""
-    ends_at = supervisor.deadline
-    if not supervisor.alive:
-        ends_at = max(ends_at, world.lingers_until(world.settings.longest_linger))
-    is_late = is_last or supervisor.guard_fired or monotonic() >= ends_at
-    return ends_at + LAST_STATEMENTS_SECONDS if is_late else ends_at
-
-
-@contextmanager
-def contained(world: CycleContext, progress: CycleState, linger: Linger | None = None) -> Iterator[None]:
-    """From the first runner on, no error ends the cycle: runners that work are supervised to their end."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - also an error of ours: it must not cost healthy runners their jobs
-        if linger is not None:
-            linger.end()
-        progress.problems.append(describe(error))
-        world.log.say(log_messages.cycle_failed(describe(error)))
-
-
-def describe(error: Exception) -> str:
-    """Errors of our own say all in a sentence; of others the place matters too."""
-    if isinstance(error, MayflyError):
-        return str(error)
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (in {last.name}, {last.filename}:{last.lineno})"
-
-
-def verify(world: CycleContext) -> None:
-    """One cheap SELECT says whether this is our schema; the first connection says whether it is a server for us."""
-    database, log = world.database, world.log
-    server = database.read(_verify_server)
-    log.say(log_messages.database_verified(server))
-    if database.clock.is_skewed:
-        log.say(log_messages.clock_skewed(database.clock.offset))
-
-
-def _verify_server(connection: Connection) -> str:
-    connection.dialect.require_skip_locked(connection.raw)
-    require_version(connection)
-    return str(connection.dialect.server(connection.raw))
-
-
-def rescue_and_plan(world: CycleContext) -> tuple[Rescuer, Scheduled, Planned]:
-    """What dead runners held, and what schedules are due, is pending before anything is counted."""
-    with planning(world.database, world.place.host) as cycle_id:
-        aftermath = Rescuer(world, cycle_id)
-        aftermath.of_lost_runners()
-        aftermath.of_batches()
-        scheduled = fire_schedules(world)
-        planned = plan_first(world, cycle_id)
-    world.log.say(log_messages.pending_jobs(str(planned.counted)))
-    tell_plan(world, planned)
-    if not planned.assignments and not planned.counted.pending:
-        world.log.say(log_messages.nothing_pending())
-    return aftermath, scheduled, planned
-
-
-def spawn(world: CycleContext, spawner: Spawner, supervisor: Supervisor, planned: Planned) -> None:
-    if planned.assignments:
-        world.log.say(log_messages.spawning(len(planned.assignments)))
-    start_runners(world, spawner, supervisor, with_estimates(world, planned.assignments))
-    supervisor.extend(world.deadline)
-
-
-def supervise(
-    world: CycleContext,
-    spawner: Spawner,
-    supervisor: Supervisor,
-    aftermath: Rescuer,
-    planned: Planned,
-    progress: CycleState,
-    linger: Linger,
-) -> None:
-    """Wait until something happens. A slot that becomes free goes to whoever has work, and so does one that is."""
-    ended = supervisor.wait(linger.seconds)
-    with contained(world, progress, linger):
-        start_refused(world, spawner, supervisor)
-    for each in ended:
-        tell_ending(world, each)
-        progress.note(each)
-    if ended:
-        linger.note_end()
-    with contained(world, progress, linger):
-        settle_ended(aftermath, progress, ended)
-        if supervisor.may_spawn and not progress.problems and (ended or linger.sees_work()):
-            without = frozenset(progress.broken_lanes) if ended else linger.left_alone(progress.broken_lanes)
-            more = plan_more(world, planned.cycle_id, without, linger.idle(supervisor), progress.aside(world))
-            if more is not None:
-                tell_plan(world, more, only_started=True)
-                spawn(world, spawner, supervisor, more)
-                linger.note_plan()
-
-
-def settle_ended(aftermath: Rescuer, progress: CycleState, ended: Sequence[EndedChild] = ()) -> None:
-    """The jobs of runners that have ended; what cannot be written now is tried again when the next one ends."""
-    progress.unsettled.extend(ended)
-    while progress.unsettled:
-        aftermath.of_ended(progress.unsettled[0])
-        del progress.unsettled[0]
-
-
-def finish(
-    world: CycleContext,
-    aftermath: Rescuer,
-    scheduled: Scheduled,
-    planned: Planned,
-    progress: CycleState,
-    linger: Linger,
-    supervisor: Supervisor,
-) -> CycleSummary:
-    """Prune, add up, and write the summary; a database that is gone by now is one more problem, not the end."""
-    pruned, batches, tally = 0, 0, aftermath.tally
-    with contained(world, progress):
-        settle_ended(aftermath, progress)
-        world.database.run(lambda connection: carry_over(connection, world))
-        pruned = prune_old(world)
-        tally = world.database.run(lambda connection: add_up_totals(connection, planned.cycle_id))
-        batches = count_completed(world)
-    summary = CycleSummary(
-        cycle_id=planned.cycle_id,
-        pending=str(planned.counted),
-        planned=len(planned.assignments),
-        ends=progress.ends,
-        duration_ms=round((monotonic() - world.started) * 1000),
-        tally=tally,
-        rescued=aftermath.rescued,
-        repeated=world.database.repeats + progress.repeats,
-        pruned=pruned,
-        fired=scheduled.fired,
-        left_out=scheduled.left_out,
-        paused=planned.plan.paused,
-        left_running=len(supervisor.left),
-        looks=linger.looks,
-        plans=linger.plans,
-        batches=batches,
-        problems=tuple(dict.fromkeys([*scheduled.problems, *progress.problems])),
-        guard_fired=supervisor.guard_fired,
-    )
-    tell_summary(world, summary)
-    record(world, summary)
+        try:
+            summary = run()
+        finally:
+            lock.close()
+    except Exception as error:
+        log.say(log_messages.cycle_failed(_describe(error)))
+        for each in notifiers:
+            each.end(exits.ERROR, _describe(error))
+        raise
+    for each in notifiers:
+        each.end(summary.exit_code, summary_text(summary, settings.host_name), summary)
     return summary
 
 
-def prune_old(world: CycleContext) -> int:
-    """Rows are deleted by the database's clock as it is now: one that was just set may be wrong."""
-    database = world.database
-    if step := database.clock.wall_clock_step():
-        world.log.say(log_messages.wall_clock_set(step))
-    if step := database.refresh_clock():
-        world.log.say(log_messages.prune_skipped(step))
-        return 0
-    pruned = prune(database, keep_from(world.settings))
-    if pruned:
-        world.log.say(log_messages.pruned(pruned))
-    return pruned
+def _notifiers(settings: Settings, log: Log) -> "list[Notifier]":
+    if not settings.is_watched:
+        return []
+    from dispatcher.notify import Notifier  # here: most installations do without
+
+    return [Notifier(settings, log)]
 
 
-def carry_over(connection: Connection, world: CycleContext) -> None:
-    """What only ever grows is counted before the rows that it is counted from are pruned."""
-    now = world.database.clock.now()
-    add_up_strays(connection, now)
-    count_cycles(connection, now, world.settings.keep_cycles_days)
+def _take_over(directory: Path, log: Log) -> HostLock | None:
+    """The lock of a dispatcher that lingers."""
+    from dispatcher.linger import take_over  # here: the lock is free in most minutes
+
+    lock = take_over(lock_path(directory))
+    if lock is not None:
+        log.say(log_messages.took_over())
+    return lock
 
 
-def count_completed(world: CycleContext) -> int:
-    """Batches that are over since this cycle began, whoever has seen it."""
-    began_at = world.database.clock.now() - timedelta(seconds=monotonic() - world.started)
-    return world.database.read(lambda connection: completed_since(connection, began_at))
+def refuse_unknown_lanes(lanes: frozenset[str], settings: Settings, connection: Connection) -> None:
+    """A misspelled --lane would be a cycle that does nothing, every minute."""
+    if not lanes:
+        return
+    known = {*find_lanes(connection), *settings.lanes}
+    for lane in sorted(lanes - known):
+        raise UnknownName("lane", lane, "among the jobs or the settings", known)
 
 
-def tell_summary(world: CycleContext, summary: CycleSummary) -> None:
-    for line in summary_lines(summary):
-        world.log.say(log_messages.summary_line(line))
-    for figures in lane_figures(summary):
-        world.log.say(log_messages.lane_summary(figures))
+def _print_trouble(summary: CycleSummary, settings: Settings, echo: TextIO | None) -> None:
+    """On stderr, which cron mails; a terminal has shown the log already."""
+    log_name = str(settings.log_dir / LOG_NAME) if settings.log_to == "file" else f"the log ({settings.log_to})"
+    paragraph = trouble_paragraph(summary, settings.host_name, log_name)
+    if paragraph and echo is None:
+        exits.print_error(paragraph)
 
 
-def record(world: CycleContext, summary: CycleSummary) -> None:
-    database = world.database
-    try:
-        now = database.clock.now()
-        database.run(lambda connection: close_cycle(connection, summary.cycle_id, cycle_row(summary), now))
-    except MayflyError as error:
-        world.log.say(log_messages.cycle_failed(str(error)))
-    finally:
-        database.close()
+def _describe(error: Exception) -> str:
+    """A MayflyError is complete in its sentence; of other errors, the place matters too."""
+    if isinstance(error, MayflyError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return f"{type(error).__name__}: {error}"
+    code = trace.tb_frame.f_code
+    return f"{type(error).__name__}: {error} (in {code.co_name}, {code.co_filename}:{trace.tb_lineno})"
+
+
+def _create_missing(url: str) -> None:
+    path = embedded_file(url)
+    if path is not None and not (path.exists() and path.stat().st_size):
+        from mayfly.bootstrap import create_embedded  # here: only the first cycle of a new SQLite file needs it
+
+        create_embedded(url)
+
+
+def _url(settings: Settings) -> str:
+    return settings.database_url.get_secret_value()

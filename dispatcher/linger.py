@@ -1,119 +1,131 @@
-"""From one minute's dispatcher to the next: who lingers gives the host lock to whoever asks for it."""
+"""Lingering: poll for new work after the first plan, and hand the host lock to the next minute's dispatcher."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dispatcher.context import CycleContext
 from dispatcher.lock import HostLock, take_lock
-from dispatcher.supervise import TICK_SECONDS, Supervisor
+from dispatcher.steps import CycleStep
+from dispatcher.supervise import TICK_SECONDS
 from mayfly import log_messages
 from mayfly.clock import host_now, monotonic, pause
 from mayfly.db.connection import Connection
-from mayfly.fleet.dispatchers import note_leaving, planner
+from mayfly.fleet.dispatchers import forget_leaving, note_leaving, planner
 from mayfly.process.fork import HANDOVER
 from mayfly.queue.count import find_lanes, lanes_with_due
 
-TAKE_OVER_TIMEOUT_SECONDS = 5.0  # a plan that the other one has begun takes milliseconds, unless the database is slow
-POLL_SECONDS = 0.01
+if TYPE_CHECKING:
+    from dispatcher.cycle import Cycle
+
+TAKE_OVER_TIMEOUT_SECONDS = 5.0  # finishing a plan takes the other one milliseconds, unless the database is slow
+TAKE_OVER_POLL_SECONDS = 0.01
+IDLE_POLL_SECONDS = 1.0  # between two polls when there was no work for a while, and between two searches for lanes
 
 
 def take_over(path: Path) -> HostLock | None:
-    """Ask the one that holds the lock; None where that does not linger, or does not answer."""
+    """Ask the holder of the lock for it; None if that does not linger, or does not answer."""
     holder = planner(path)
-    if holder is None or not holder.lingers or not holder.process.tell(HANDOVER):
+    if holder is None or not holder.lingers or not holder.process.send_signal(HANDOVER):
         return None
     deadline = monotonic() + TAKE_OVER_TIMEOUT_SECONDS
     while (lock := take_lock(path)) is None and monotonic() < deadline:
-        pause(POLL_SECONDS)
+        pause(TAKE_OVER_POLL_SECONDS)
     return lock
 
 
-def hand_over(world: CycleContext, lock: HostLock, supervisor: Supervisor, cycle_id: int) -> None:
-    """The next dispatcher plans from here on. Our runners start nothing more, and we see them to their end."""
-    note_leaving(world.directory, cycle_id, world.process)
-    lock.hand_over()
-    supervisor.retire()
-    world.log.say(log_messages.handed_over(supervisor.alive))
+class Linger(CycleStep):
+    """Decides when to poll, which lanes, and for how long. New work is planned like any other."""
 
-
-IDLE_SECONDS = 1.0  # between two looks when nothing has come for a while, and between two looks for new lanes
-
-
-class Linger:
-    """When to look, where, and for how long. It only looks: what is found is planned like anything else."""
-
-    def __init__(self, world: CycleContext) -> None:
-        self._world = world
-        self._until = world.lingers_until(world.settings.longest_linger)
-        self._wait = world.settings.poll_interval
-        self._look_at = monotonic() + self._wait
+    def __init__(self, cycle: "Cycle") -> None:
+        super().__init__(cycle)
+        settings = self.context.settings
+        self._until = self.context.lingers_until(settings.longest_linger)
+        self._interval = settings.poll_interval
+        self._poll_at = monotonic() + self._interval
         self._lanes: list[str] = []
-        self._find_at = 0.0
-        self.looks = 0
-        self.plans = 0
+        self._find_lanes_at = 0.0
+        self._polls = 0
+        self._plans = 0
 
     @property
     def goes_on(self) -> bool:
         return monotonic() < self._until
 
     @property
-    def seconds(self) -> float:
-        """How long the supervisor may wait for something else to happen."""
+    def seconds_to_poll(self) -> float:
+        """How long the supervisor may wait for other events."""
         if not self.goes_on:
             return TICK_SECONDS
-        return max(0.0, min(TICK_SECONDS, self._look_at - monotonic()))
+        return max(0.0, min(TICK_SECONDS, self._poll_at - monotonic()))
 
-    def begin(self) -> None:
+    def after_spawn(self) -> None:
         if self.goes_on:
             left = timedelta(seconds=self._until - monotonic())
-            self._world.log.say(log_messages.lingering(host_now() + left, self._world.settings.poll_interval))
+            self.context.log.say(log_messages.lingering(host_now() + left, self.context.settings.poll_interval))
 
-    def end(self) -> None:
-        """A successor has come, or something is wrong: nothing is looked for any more."""
+    def on_tick(self) -> None:
+        if self.cycle.supervisor.must_hand_over:
+            self._hand_over()
+
+    def finish(self) -> None:
+        forget_leaving(self.context.directory, self.cycle.planned.cycle_id)
+
+    def summary_lines(self) -> list[str]:
+        return [f"Polls while lingering: {self._polls}, further plans: {self._plans}"] if self._polls else []
+
+    def stop(self) -> None:
+        """Poll no more: something has failed."""
         self._until = 0.0
 
-    def sees_work(self) -> bool:
-        """Whether a lane that lingers has due jobs; always False until the next look is due."""
-        if not self.goes_on or monotonic() < self._look_at:
+    def finds_work(self) -> bool:
+        """Whether a lingering lane has due jobs; always False until the next poll is due."""
+        if not self.goes_on or monotonic() < self._poll_at:
             return False
-        self.looks += 1
-        found = self._world.database.read(self._look)
-        self._rest(longer=not found)  # while work comes, a runner may leave at any time
+        self._polls += 1
+        found = self.context.database.read(self._poll)
+        self._schedule_poll(longer=not found)  # while there is work, a runner may exit at any time
         return found
 
     def note_plan(self) -> None:
-        """Something has come, and more may follow."""
-        self.plans += 1
-        self._rest(longer=False)
+        """New work was found, and more may follow."""
+        self._plans += 1
+        self._schedule_poll(longer=False)
 
-    def note_end(self) -> None:
-        """A runner has left a lane that may have nobody now."""
-        self._rest(longer=False)
+    def note_exit(self) -> None:
+        """A runner has exited; its lane may have none now."""
+        self._schedule_poll(longer=False)
 
-    def left_alone(self, broken: Iterable[str]) -> frozenset[str]:
-        """The lanes that a look is not for: those that do not linger, and those where no runner can work."""
+    def lanes_to_skip(self, broken: Iterable[str]) -> frozenset[str]:
+        """Lanes that a poll is not for: those that do not linger, and those whose runners cannot work."""
         return frozenset(broken).union(lane for lane in self._lanes if not self._lingers(lane))
 
-    def idle(self, supervisor: Supervisor) -> Mapping[str, int] | None:
-        """The runners that will take what has come; nobody's matter in a cycle that does not linger."""
-        return supervisor.idle() if self._world.settings.longest_linger else None
+    def idle_runners(self) -> Mapping[str, int] | None:
+        """By lane, the runners that will take new work; None in a cycle that does not linger."""
+        return self.cycle.supervisor.idle_by_lane() if self.context.settings.longest_linger else None
 
-    def _look(self, connection: Connection) -> bool:
+    def _hand_over(self) -> None:
+        """The next dispatcher plans from here on; this one supervises its runners until they have exited."""
+        note_leaving(self.context.directory, self.cycle.planned.cycle_id, self.context.process)
+        self.cycle.lock.hand_over()
+        self.cycle.supervisor.retire()
+        self.context.log.say(log_messages.handed_over(self.cycle.supervisor.alive))
+
+    def _poll(self, connection: Connection) -> bool:
         now = monotonic()
-        if now >= self._find_at:
+        if now >= self._find_lanes_at:
             self._lanes = find_lanes(connection)
-            self._find_at = now + IDLE_SECONDS
+            self._find_lanes_at = now + IDLE_POLL_SECONDS
         lanes = [lane for lane in self._lanes if self._lingers(lane)]
-        return bool(lanes_with_due(connection, lanes, self._world.database.clock.now()))
+        return bool(lanes_with_due(connection, lanes, self.context.database.clock.now()))
 
     def _lingers(self, lane: str) -> bool:
-        resolved = self._world.settings.lane(lane)
-        if resolved.external or not self._world.serves(lane) or not resolved.linger:
+        resolved = self.context.settings.lane(lane)
+        if resolved.external or not self.context.serves(lane) or not resolved.linger:
             return False
-        return monotonic() < self._world.lingers_until(resolved.linger)
+        return monotonic() < self.context.lingers_until(resolved.linger)
 
-    def _rest(self, longer: bool) -> None:
-        usual = self._world.settings.poll_interval
-        self._wait = max(usual, min(2 * self._wait, IDLE_SECONDS)) if longer else usual
-        self._look_at = monotonic() + self._wait
+    def _schedule_poll(self, longer: bool) -> None:
+        shortest = self.context.settings.poll_interval
+        self._interval = max(shortest, min(2 * self._interval, IDLE_POLL_SECONDS)) if longer else shortest
+        self._poll_at = monotonic() + self._interval

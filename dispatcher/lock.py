@@ -1,4 +1,4 @@
-"""The host lock: one dispatcher a host and database. The kernel releases it with the process, however that ends."""
+"""The host lock: one dispatcher per host and database. The kernel releases it when the process ends."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ class HostLock:
         self._path = path
 
     def sign(self, note: str) -> None:
-        """Say in the file who holds it (see fleet.dispatchers)."""
+        """Write into the file which process holds it (see fleet.dispatchers)."""
         if self._descriptor is not None:
             try:
                 os.ftruncate(self._descriptor, 0)
@@ -22,7 +22,7 @@ class HostLock:
                 raise StateDirUnsafe(self._path.parent, f"cannot be used: {error.strerror}") from error
 
     def hand_over(self) -> None:
-        """Free at once, also where a runner that has just been forked has not closed it yet."""
+        """Release it at once, even if a runner that has just been forked has not closed it yet."""
         if self._descriptor is not None:
             os.ftruncate(self._descriptor, 0)
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)

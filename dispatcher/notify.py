@@ -1,4 +1,7 @@
-"""Something done beside the cycle, in a process of its own that the kernel ends in time: it can harm nothing."""
+"""Heartbeat, alerts, metrics and traces of a cycle, each in a side process that the kernel ends in time.
+
+Whatever such a process does, it cannot delay the cycle or harm its runners.
+"""
 
 import os
 import select
@@ -19,81 +22,83 @@ from mayfly.process.fork import forget_signals, fork_into
 from mayfly.process.timing import timing
 from mayfly.settings import Settings
 
-LATE_SECONDS = 0.1  # that the kernel may need
+KILL_GRACE_SECONDS = 0.1  # for the kernel to end a process whose alarm has fired
 _DONE = b"."
 
 
 class SideProcess:
-    """Begun when it is made. No child of ours: the supervisor takes those for strays of its runners."""
+    """Starts when it is constructed. Not a child of the dispatcher: the supervisor would take it for a stray."""
 
     def __init__(
-        self, name: str, work: Callable[[], None], log: Log, let_go: Callable[[], None] | None = None
+        self, name: str, work: Callable[[], None], log: Log, release_lock: Callable[[], None] | None = None
     ) -> None:
         self._name = name
         self._log = log
-        self._end, writing = os.pipe()
+        self._done, done_write = os.pipe()
         self._until = monotonic() + timing().notify_seconds
 
-        def go() -> int:
+        def run() -> int:
             forget_signals()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, timing().notify_seconds)  # nothing can wait through its end
-            os.close(self._end)
-            if let_go is not None:
-                let_go()
+            signal.setitimer(signal.ITIMER_REAL, timing().notify_seconds)  # ends the process, whatever it waits for
+            os.close(self._done)
+            if release_lock is not None:
+                release_lock()
             try:
                 work()
             except MayflyError as error:
                 log.say(log_messages.side_process_failed(name, str(error)))
-            os.write(writing, _DONE)
+            os.write(done_write, _DONE)
             return exits.SUCCESS
 
-        def step_aside() -> int:
-            fork_into(go)
+        def fork_again() -> int:
+            fork_into(run)
             return exits.SUCCESS
 
-        os.waitpid(fork_into(step_aside), 0)
-        os.close(writing)
+        os.waitpid(fork_into(fork_again), 0)
+        os.close(done_write)
 
     def wait(self) -> None:
-        """Until it is over, which it is in time; that it was cut short is told."""
-        if not self.await_end() or os.read(self._end, 1) != _DONE:
+        """Wait until it has exited, which it does in time; log it if it was cut short."""
+        if not self.wait_for_exit() or os.read(self._done, 1) != _DONE:
             self._log.say(log_messages.side_process_timed_out(self._name, timing().notify_seconds))
-        os.close(self._end)
+        os.close(self._done)
 
-    def await_end(self) -> bool:
-        """Whether it is; for those who come after it."""
-        left = max(0.0, self._until - monotonic()) + LATE_SECONDS
-        return bool(select.select([self._end], [], [], left)[0])
+    def wait_for_exit(self) -> bool:
+        """Whether it has exited in time; for side processes that must come after it."""
+        left = max(0.0, self._until - monotonic()) + KILL_GRACE_SECONDS
+        return bool(select.select([self._done], [], [], left)[0])
 
 
 class Notifier:
-    """Of one cycle."""
+    """The side processes of one cycle."""
 
     def __init__(self, settings: Settings, log: Log) -> None:
         self._settings = settings
         self._log = log
-        self._started: SideProcess | None = None
+        self._start_beat: SideProcess | None = None
 
-    def begin(self, let_go: Callable[[], None]) -> None:
-        """Beside the cycle, which does not wait for it; `let_go` is of what may not outlive the cycle there."""
+    def begin(self, release_lock: Callable[[], None]) -> None:
+        """Send the heartbeat's start; the cycle does not wait for it. The side process must not hold the lock."""
         url = self._settings.heartbeat_url
         if url is not None:
-            self._started = self._errand("the heartbeat's start", lambda: _beat_start(url.get_secret_value()), let_go)
+            self._start_beat = SideProcess(
+                "the heartbeat's start", lambda: _beat_start(url.get_secret_value()), self._log, release_lock
+            )
 
     def end(self, exit_code: int, text: str, cycle: CycleSummary | None = None) -> None:
-        """When all is written and nothing is held any more. All at once: together they have as long as one."""
-        errands = [self._errand(name, work) for name, work in self._works(exit_code, text, cycle)]
-        for each in (*errands, *([self._started] if self._started else [])):
+        """After everything is written and the lock released. All at once: together they take as long as one."""
+        started = [SideProcess(name, work, self._log) for name, work in self._works(exit_code, text, cycle)]
+        for each in (*started, *([self._start_beat] if self._start_beat else [])):
             each.wait()
 
     def _works(self, exit_code: int, text: str, cycle: CycleSummary | None) -> list[tuple[str, Callable[[], None]]]:
-        settings, log, started = self._settings, self._log, self._started
+        settings, log, start_beat = self._settings, self._log, self._start_beat
         works: list[tuple[str, Callable[[], None]]] = []
         url = settings.heartbeat_url
         if url is not None:
-            works.append(("the heartbeat", lambda: _beat_end(url.get_secret_value(), exit_code, text, started)))
-        if cycle is None:  # there was none: the database is away
+            works.append(("the heartbeat", lambda: _beat_end(url.get_secret_value(), exit_code, text, start_beat)))
+        if cycle is None:  # it failed: the database is not available
             return works
         if settings.has_alerts:
             works.append(("alerts", lambda: _alerts(settings, log)))
@@ -103,23 +108,20 @@ class Notifier:
             works.append(("traces", partial(_traces, settings, cycle, host_now())))
         return works
 
-    def _errand(self, name: str, work: Callable[[], None], let_go: Callable[[], None] | None = None) -> SideProcess:
-        return SideProcess(name, work, self._log, let_go)
 
-
-# Imported where it is done, in a process of its own: neither the cycle nor its runners carry it along.
+# Imported in the side process only: neither the cycle nor its runners pay for it.
 def _beat_start(url: str) -> None:
     from mayfly.monitoring.channels import send_start
 
     send_start(url)
 
 
-def _beat_end(url: str, exit_code: int, text: str, started: SideProcess | None) -> None:
-    """Not before the start was told: a start that comes last would be one that never ends."""
+def _beat_end(url: str, exit_code: int, text: str, start_beat: SideProcess | None) -> None:
+    """Not before the start was sent: to the receiver, a start that arrives last never ends."""
     from mayfly.monitoring.channels import send_end
 
-    if started is not None:
-        started.await_end()
+    if start_beat is not None:
+        start_beat.wait_for_exit()
     send_end(url, exit_code, text)
 
 

@@ -10,7 +10,7 @@ import psutil
 
 @dataclass(frozen=True)
 class LaneRules:
-    """What the plan may know of one lane: its settings, already resolved."""
+    """The settings of one lane, already resolved, as far as the plan needs them."""
 
     name: str
     batch_size: int
@@ -18,13 +18,13 @@ class LaneRules:
     min_workers: int = 1
     rank: int = 0  # smaller is served first
     pool: str | None = None
-    external: bool = False  # outside workers pull it: never dispatched
-    paused: str | None = None  # by somebody, and how a cut says it: "paused: the vendor is down"
-    set_by: str | None = None  # who set max_workers at run time, if anybody did
+    external: bool = False  # pulled by external workers: never dispatched
+    paused: str | None = None  # the reason as a cut shows it: "paused: the vendor is down"
+    set_by: str | None = None  # the user who set max_workers at run time, if any
 
     @property
     def cap(self) -> str:
-        """As a cut says it."""
+        """As a cut shows it."""
         return f"max_workers {self.max_workers}" + (f" set by {self.set_by}" if self.set_by else "")
 
 
@@ -46,7 +46,7 @@ class Slots:
 
     free: int  # HOST_MAX_WORKERS less what runs on this host
     limit: int | None = None  # a tighter bound set by headroom
-    limited_by: str = ""  # what set it, as a cut says it: "free memory 180 MB"
+    limited_by: str = ""  # the reason as a cut shows it: "free memory 180 MB"
 
     @property
     def usable(self) -> int:

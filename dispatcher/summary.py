@@ -1,42 +1,48 @@
-"""Sum up a cycle: its exit code, the lines for the log, the paragraph for cron's mail. Pure."""
+"""Sum up a cycle: its exit code, the lines for the log, the paragraph for cron's mail. Pure.
+
+Every minute imports this, an idle one too: NamedTuples instead of dataclasses, and nothing heavy at the top.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dispatcher.exits import Ending
 from mayfly.process import exits
-from mayfly.stats.histograms import Count, Tally, percentile
 
-RARE = ("cancelled", "snoozed", "sliced", "deferred", "released", "lease_lost")  # told of a lane that has any
+if TYPE_CHECKING:
+    from mayfly.stats.histograms import Count, Tally
+
+RARE = ("cancelled", "snoozed", "sliced", "deferred", "released", "lease_lost")  # shown only for lanes that have any
 
 
-@dataclass(frozen=True)
-class RunnerEnd:
+class Ending(StrEnum):
+    """How a runner ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CRASH = "crash"
+
+
+class RunnerEnd(NamedTuple):
     lane: str
     ending: Ending
     lived_ms: int
 
 
-@dataclass(frozen=True)
-class CycleSummary:
+class CycleSummary(NamedTuple):
     cycle_id: int
-    pending: str
-    planned: int
-    ends: Sequence[RunnerEnd]
     duration_ms: int
-    tally: Tally = field(default_factory=dict)
+    pending: str = "0"
+    planned: int = 0
+    ends: Sequence[RunnerEnd] = ()
+    tally: "Tally" = MappingProxyType({})
     rescued: int = 0
-    repeated: int = 0
+    repeated: int = 0  # transactions that were run again: deadlocks and the like
     pruned: int = 0
-    fired: int = 0  # due times of schedules that became jobs
-    left_out: int = 0  # and schedules of which some did not
-    paused: tuple[str, ...] = ()  # lanes that have work and are not served
-    left_running: int = 0  # runners of long lanes
-    looks: int = 0  # for work that had come while the dispatcher lingered
-    plans: int = 0  # of runners that were started after the first plan
-    batches: int = 0  # that are over since it began
+    notes: tuple[str, ...] = ()  # lines of the cycle's optional steps
     problems: tuple[str, ...] = ()  # what went wrong besides runners
     guard_fired: bool = False
 
@@ -67,17 +73,10 @@ class CycleSummary:
 def summary_lines(summary: CycleSummary) -> list[str]:
     """The block that operators grep for."""
     lived = [each.lived_ms for each in summary.ends]
-    scheduled = [f"Schedules fired: {summary.fired}, left out: {summary.left_out}"]
-    paused = [f"Paused lanes: {', '.join(summary.paused)}"]
     average = f"{sum(lived) / len(lived):.0f}ms" if lived else "-"
-    lingered = [f"Looks while lingering: {summary.looks}, further plans: {summary.plans}"]
     return [
         "Dispatch Summary:",
-        *(scheduled if summary.fired or summary.left_out else []),
-        *(paused if summary.paused else []),
-        *(lingered if summary.looks else []),
-        *([f"Batches completed: {summary.batches}"] if summary.batches else []),
-        *([f"Left running: {summary.left_running}"] if summary.left_running else []),
+        *summary.notes,
         f"Pending jobs: {summary.pending}",
         f"Workers spawned: {len(summary.ends)}",
         f"Successful workers: {summary.successful}",
@@ -88,7 +87,7 @@ def summary_lines(summary: CycleSummary) -> list[str]:
 
 
 def summary_text(summary: CycleSummary, host: str) -> str:
-    """The cycle on one line, for those who are told of each."""
+    """The cycle in one line, for heartbeats."""
     return " ".join(f"{name}={value}" for name, value in figures_of(summary, host).items())
 
 
@@ -106,7 +105,7 @@ def figures_of(summary: CycleSummary, host: str) -> dict[str, str | int]:
 
 
 def lane_figures(summary: CycleSummary) -> list[dict[str, object]]:
-    """One line a lane, every figure as key=value."""
+    """One line per lane, every figure as key=value."""
     lanes = sorted({lane for lane, _, _ in summary.tally} | {each.lane for each in summary.ends})
     return [_figures(summary, lane) for lane in lanes]
 
@@ -129,7 +128,9 @@ def _figures(summary: CycleSummary, lane: str) -> dict[str, object]:
     }
 
 
-def _percentile(counts: Iterable[Count], which: str) -> object:
+def _percentile(counts: "Iterable[Count]", which: str) -> object:
+    from mayfly.stats.histograms import percentile  # here: an idle minute has nothing to compute it from
+
     total: Counter[int] = Counter()
     for each in counts:
         total.update(getattr(each, which))

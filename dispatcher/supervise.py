@@ -1,48 +1,51 @@
-"""Watch the runners of this cycle: their ends, their memory, their time, what they print, and our own signals."""
+"""Start the runners of a cycle and watch them: exits, memory, deadlines, output, and the dispatcher's own signals."""
 
 import os
 import selectors
 import signal
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from types import FrameType
 
 from dispatcher.context import CycleContext
 from dispatcher.exits import Exit, KilledFor
-from dispatcher.preload import Preloader, Preloaders, open_nursery
-from dispatcher.spawn import Child, EndedChild, Spawner
+from dispatcher.preload import Preloader, Preloaders, start_preloader
+from dispatcher.spawn import ExitedRunner, RunnerProcess, Spawner
 from mayfly import log_messages
 from mayfly.clock import monotonic
 from mayfly.fleet.runners import Assignment
-from mayfly.log import Log
-from mayfly.process.fork import HANDOVER, end_strays
+from mayfly.process.fork import HANDOVER, adopt_orphans, end_strays
 from mayfly.process.identity import resident_bytes
 from mayfly.process.timing import timing
 
 TICK_SECONDS = 0.25
+MIN_RUNNERS_TO_PRELOAD = 2  # unless more will follow: a single runner imports its handlers as fast by itself
 
 
 class Supervisor:
-    def __init__(self, deadline: float, timeout_seconds: float, memory_limit: int | None, log: Log) -> None:
-        self._deadline = deadline
-        self._timeout_seconds = timeout_seconds
-        self._memory_limit = memory_limit
-        self._log = log
-        self._children: dict[int, Child] = {}
+    def __init__(self, context: CycleContext, release_lock: Callable[[], None]) -> None:
+        self._context = context
+        self._log = context.log
+        self._deadline = context.deadline
+        self._memory_limit = context.settings.worker_memory
+        self._spawner = Spawner(
+            context.settings, context.directory, context.database, (release_lock, self.close_in_child)
+        )
+        self._runners: dict[int, RunnerProcess] = {}
         self._selector = selectors.DefaultSelector()
-        self.nurseries = Preloaders(self._selector, log)
+        self._preloaders = Preloaders(self._selector, context.log)
         self._wake_read, self._wake_write = os.pipe()
         self._terminated_at: float | None = None
         self.stopped_by: str | None = None
         self.guard_fired = False
         self._successor_waits = False  # the next dispatcher asks for the host lock
         self._has_retired = False
-        self._relieved_at: float | None = None  # when runners of a dispatcher that has handed over stop claiming
-        self.left: list[Child] = []  # runners of long lanes, when nobody else is waited for any more
+        self._stop_claims_at: float | None = None  # for the runners of a dispatcher that has handed over
+        self.left_running: list[RunnerProcess] = []  # runners of long lanes that outlive this dispatcher
 
     def install(self) -> None:
-        """A signal wakes the wait below; nothing is done inside the handler."""
+        """Signals wake `wait`; their handlers do nothing else that could block."""
         for each in (self._wake_read, self._wake_write):
             os.set_blocking(each, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -50,11 +53,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_stop)
         signal.signal(HANDOVER, self._on_handover)
+        adopt_orphans()
 
     @property
     def alive(self) -> int:
-        """Runners, born or not."""
-        return len(self._children) + self.nurseries.unborn
+        """Runners, started or not yet."""
+        return len(self._runners) + self._preloaders.not_started
 
     @property
     def deadline(self) -> float:
@@ -68,182 +72,219 @@ class Supervisor:
     def must_hand_over(self) -> bool:
         return self._successor_waits and not self._has_retired
 
-    def idle(self) -> Counter[str]:
-        """Of each lane, the runners of ours that wait for work, or are about to."""
-        waiting = (child.assignment.lane for child in self._children.values() if not child.page.read().running)
-        return Counter(waiting) + self.nurseries.expected()
+    def idle_by_lane(self) -> Counter[str]:
+        """Runners of this dispatcher that wait for work, or are about to."""
+        waiting = (each.assignment.lane for each in self._runners.values() if not each.page.read().running)
+        return Counter(waiting) + self._preloaders.not_started_by_lane()
 
-    def extend(self, deadline: float) -> None:
-        """Who was started later has a later end; a runner's own is on its page."""
-        self._deadline = max(self._deadline, deadline)
+    def start(self, assignments: Sequence[Assignment]) -> None:
+        """Runners that cannot be started any more are rescued like runners that died before their first claim."""
+        self._context.database.close()  # no connection crosses the fork
+        for lane, some in groupby(assignments, key=lambda each: each.lane):
+            if self.may_spawn:
+                self._start_in(lane, list(some))
+        self._deadline = max(self._deadline, self._context.deadline)  # runners that start later end later
+
+    def start_rejected(self) -> None:
+        """Start the runners whose preload process cannot be forked: each imports its handlers itself."""
+        rejected = self._preloaders.take_rejected()
+        if rejected:
+            self._context.database.close()
+        for pending in rejected:
+            self._add(self._spawner.spawn(pending))
 
     def retire(self) -> None:
-        """Nobody is started any more. Our runners go on until the next dispatcher's have begun, and then leave."""
+        """Start nothing more. The runners claim on until the next dispatcher has started its own, then exit."""
         self._has_retired = True
-        self._relieved_at = monotonic() + timing().handover_seconds
-        self._tell_all(HANDOVER, only_long=True)  # which are left at once
+        self._stop_claims_at = monotonic() + timing().handover_seconds
+        self._signal_all(HANDOVER, only_long=True)  # these are left to themselves at once
 
-    def add(self, child: Child) -> None:
-        self._children[child.pid] = child
-        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
-        self._selector.register(child.output.descriptor, selectors.EVENT_READ, child)
-        if self.stopped_by is not None:  # the signal came between the decision and the fork
-            _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
-        elif self._has_retired:  # the next dispatcher has planned without it
-            _tell(child, HANDOVER)
-
-    def wait(self, seconds: float = TICK_SECONDS) -> list[EndedChild]:
-        """Until something happens, a quarter of a second at most; the runners that have ended."""
-        gone: dict[int, Child | Preloader] = {}
+    def wait(self, seconds: float = TICK_SECONDS) -> list[ExitedRunner]:
+        """Wait for an event, one tick at most; the runners that have exited."""
+        exited: dict[int, RunnerProcess | Preloader] = {}
         for key, _ in self._selector.select(min(seconds, TICK_SECONDS)):
-            one = key.data
-            if one is None:
+            child = key.data
+            if child is None:
                 _drain(self._wake_read)
-            elif key.fd == one.pidfd:
-                gone[one.pid] = one
-            elif isinstance(one, Preloader):
-                self._attend(one)
+            elif key.fd == child.pidfd:
+                exited[child.pid] = child
+            elif isinstance(child, Preloader):
+                self._on_message(child)
             else:
-                self._read_output(one)
-        self._enforce(gone)
-        return [each for pid in sorted(gone) for each in self._bury(gone[pid])]
+                self._read_output(child)
+        self._enforce(exited)
+        return [each for pid in sorted(exited) for each in self._on_exit(exited[pid])]
 
     def close_in_child(self) -> None:
-        """Nothing of ours may live on in a forked runner."""
+        """A forked runner keeps none of these descriptors."""
         self._selector.close()
-        self.nurseries.close_in_child()
-        for child in self._children.values():
-            child.close()
+        self._preloaders.close_in_child()
+        for runner in self._runners.values():
+            runner.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 
     def close(self) -> None:
         signal.set_wakeup_fd(-1)
-        self.nurseries.close()
-        end_strays(spare={child.pid for child in self.left})
+        self._preloaders.close()
+        end_strays(spare={runner.pid for runner in self.left_running})
         self.close_in_child()
+
+    # --- starting ---
+
+    def _start_in(self, lane: str, assignments: Sequence[Assignment]) -> None:
+        preloader = self._preloader(lane, assignments)
+        prepared = []
+        for assignment in assignments:
+            if not self.may_spawn:
+                break
+            self._log.say(log_messages.spawning_worker(assignment.worker_id, lane))
+            pending = self._spawner.prepare(assignment)
+            if preloader is None:
+                self._add(self._spawner.spawn(pending))
+            else:
+                prepared.append(pending)
+        if preloader is not None:
+            preloader.add(prepared)
+
+    def _preloader(self, lane: str, assignments: Sequence[Assignment]) -> Preloader | None:
+        first = assignments[0]
+        if self._context.settings.spawn != "fork" or lane in self._preloaders.disabled_lanes or first.is_long:
+            return None
+        known = self._preloaders.get(lane)
+        if known is not None or (len(assignments) < MIN_RUNNERS_TO_PRELOAD and not first.stays_until):
+            return known
+        started = start_preloader(self._spawner, lane, first.deadline)
+        self._preloaders.add(started)
+        return started
+
+    def _add(self, runner: RunnerProcess) -> None:
+        self._runners[runner.pid] = runner
+        self._selector.register(runner.pidfd, selectors.EVENT_READ, runner)
+        self._selector.register(runner.output.descriptor, selectors.EVENT_READ, runner)
+        if self.stopped_by is not None:  # the signal came between the decision and the fork
+            runner.send_signal(HANDOVER if runner.assignment.is_long else signal.SIGTERM)
+        elif self._has_retired:  # the next dispatcher has planned without it
+            runner.send_signal(HANDOVER)
+
+    # --- signals and deadlines ---
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         if self.stopped_by is None:
             self.stopped_by = signal.Signals(number).name
-            for child in self._children.values():
-                _tell(child, HANDOVER if child.assignment.is_long else signal.SIGTERM)
+            for runner in self._runners.values():
+                runner.send_signal(HANDOVER if runner.assignment.is_long else signal.SIGTERM)
             self._log.say(log_messages.stopping(self.stopped_by, self.alive))
 
     def _on_handover(self, _number: int, _frame: FrameType | None) -> None:
         self._successor_waits = True
 
-    def _enforce(self, gone: Collection[int]) -> None:
+    def _enforce(self, exited: Collection[int]) -> None:
         now = monotonic()
-        if self._relieved_at is not None and now >= self._relieved_at:
-            self._relieved_at = None
-            self._tell_all(HANDOVER)
+        if self._stop_claims_at is not None and now >= self._stop_claims_at:
+            self._stop_claims_at = None
+            self._signal_all(HANDOVER)
         if now >= self._deadline or not self.may_spawn:
-            self._leave_long(gone)
+            self._leave_long(exited)
         if now >= self._deadline and self.alive:
-            self._end_all(now, gone)
-        self.nurseries.enforce(now, timing().overdue_seconds, self._memory_limit)
-        for pid, child in self._children.items():
-            if child.killed_for is None and pid not in gone:  # one that has exited by itself was not killed
-                self._enforce_on(child, now)
+            self._end_all(now, exited)
+        self._preloaders.enforce(now, timing().overdue_seconds, self._memory_limit)
+        for pid, runner in self._runners.items():
+            if runner.killed_for is None and pid not in exited:  # one that has exited by itself was not killed
+                self._enforce_limits(runner, now)
 
-    def _tell_all(self, number: signal.Signals, only_long: bool = False) -> None:
-        for child in self._children.values():
-            if child.assignment.is_long or not only_long:
-                _tell(child, number)
+    def _signal_all(self, number: signal.Signals, only_long: bool = False) -> None:
+        for runner in self._runners.values():
+            if runner.assignment.is_long or not only_long:
+                runner.send_signal(number)
 
-    def _leave_long(self, gone: Collection[int]) -> None:
-        """They go on without us; the following cycles count them, and end them when their time is over."""
-        long = [child for pid, child in self._children.items() if child.assignment.is_long and pid not in gone]
-        for child in long:
-            self._log.say(log_messages.left_running(child.assignment.worker_id, child.assignment.lane))
-            self._forget(child)
-            child.close()
-            self.left.append(child)
+    def _leave_long(self, exited: Collection[int]) -> None:
+        """Runners of long lanes outlive the dispatcher; later cycles count them and end them at their deadline."""
+        long = [each for pid, each in self._runners.items() if each.assignment.is_long and pid not in exited]
+        for runner in long:
+            self._log.say(log_messages.left_running(runner.assignment.worker_id, runner.assignment.lane))
+            self._forget(runner)
+            runner.close()
+            self.left_running.append(runner)
 
-    def _end_all(self, now: float, gone: Collection[int]) -> None:
+    def _end_all(self, now: float, exited: Collection[int]) -> None:
         """The dispatcher's own guard: TERM, and a second later KILL, of every process group still alive."""
         if self._terminated_at is None:
             self.guard_fired = True
             self._terminated_at = now
-            self._log.say(log_messages.dispatch_timeout(self._timeout_seconds, self.alive - len(gone)))
+            timeout_seconds = self._context.settings.dispatch_timeout
+            self._log.say(log_messages.dispatch_timeout(timeout_seconds, self.alive - len(exited)))
             number = signal.SIGTERM
         elif now >= self._terminated_at + timing().kill_seconds:
             number = signal.SIGKILL
         else:
             return
-        self.nurseries.end_all()
-        for child in [child for pid, child in self._children.items() if pid not in gone]:
-            child.killed_for = child.killed_for or KilledFor.TIME
-            child.kill_group(number)
+        self._preloaders.end_all()
+        for runner in [each for pid, each in self._runners.items() if pid not in exited]:
+            runner.killed_for = runner.killed_for or KilledFor.TIME
+            runner.kill_group(number)
 
-    def _enforce_on(self, child: Child, now: float) -> None:
-        worker_id = child.assignment.worker_id
-        hard_deadline = child.page.hard_deadline
+    def _enforce_limits(self, runner: RunnerProcess, now: float) -> None:
+        worker_id = runner.assignment.worker_id
+        hard_deadline = runner.page.hard_deadline
         if hard_deadline and now > hard_deadline + timing().overdue_seconds:
             self._log.say(log_messages.worker_overdue(worker_id))
-            self._kill(child, KilledFor.TIME)
+            self._kill(runner, KilledFor.TIME)
         if self._memory_limit is not None:
-            memory = resident_bytes(child.pid)
+            memory = resident_bytes(runner.pid)
             if memory > self._memory_limit:
                 self._log.say(log_messages.worker_too_large(worker_id, memory, self._memory_limit))
-                self._kill(child, KilledFor.MEMORY)
+                self._kill(runner, KilledFor.MEMORY)
 
-    def _kill(self, child: Child, reason: KilledFor) -> None:
-        child.killed_for = reason
-        child.kill_group(signal.SIGKILL)
+    def _kill(self, runner: RunnerProcess, reason: KilledFor) -> None:
+        runner.killed_for = reason
+        runner.kill_group(signal.SIGKILL)
 
-    def _attend(self, nursery: Preloader) -> None:
-        self.nurseries.read_output(nursery)
-        for child in self.nurseries.heed(nursery):
-            self.add(child)
+    # --- events of children ---
 
-    def _bury(self, one: Child | Preloader) -> list[EndedChild]:
-        if isinstance(one, Preloader):
-            self._attend(one)  # its last words may tell of runners
-            return self.nurseries.reap(one)
-        return [self._reap(one)]
+    def _on_message(self, preloader: Preloader) -> None:
+        self._preloaders.read_output(preloader)
+        for runner in self._preloaders.read_messages(preloader):
+            self._add(runner)
 
-    def _reap(self, child: Child) -> EndedChild:
-        child.kill_group(signal.SIGKILL)  # what its handlers left running; until the wait, its number is its own
-        _pid, status, usage = os.wait4(child.pid, 0)
+    def _on_exit(self, child: RunnerProcess | Preloader) -> list[ExitedRunner]:
+        if isinstance(child, Preloader):
+            self._on_message(child)  # its last messages may report runners
+            return self._preloaders.wait_for(child)
+        return [self._wait_for(child)]
+
+    def _wait_for(self, runner: RunnerProcess) -> ExitedRunner:
+        runner.kill_group(signal.SIGKILL)  # what its handlers left running; the pid is not reused before the wait
+        _pid, wait_status, usage = os.wait4(runner.pid, 0)
         ended = monotonic()
-        self._read_output(child)
-        if child.output.dropped:
-            self._log.say(log_messages.output_dropped(child.assignment.worker_id, child.output.dropped))
-        self._forget(child)
-        seen = child.page.read()
+        self._read_output(runner)
+        if runner.output.dropped:
+            self._log.say(log_messages.output_dropped(runner.assignment.worker_id, runner.output.dropped))
+        self._forget(runner)
+        status = runner.page.read()
         exit_ = Exit(
-            code=os.waitstatus_to_exitcode(status),
-            seen=seen,
+            code=os.waitstatus_to_exitcode(wait_status),
+            status=status,
             ended=ended,
             peak_memory=usage.ru_maxrss * 1024,
-            killed_for=KilledFor.MEMORY if seen.too_large else child.killed_for,  # the former by its keeper
+            killed_for=KilledFor.MEMORY if status.too_large else runner.killed_for,  # the former by its lease keeper
         )
-        child.close()
+        runner.close()
         cpu_ms = round((usage.ru_utime + usage.ru_stime) * 1000)
-        return EndedChild(child.assignment, exit_, round((ended - child.started) * 1000), cpu_ms)
+        return ExitedRunner(runner.assignment, exit_, round((ended - runner.started_at) * 1000), cpu_ms)
 
-    def _forget(self, child: Child) -> None:
-        del self._children[child.pid]
-        for descriptor in (child.pidfd, child.output.descriptor):
+    def _forget(self, runner: RunnerProcess) -> None:
+        del self._runners[runner.pid]
+        for descriptor in (runner.pidfd, runner.output.descriptor):
             if descriptor in self._selector.get_map():
                 self._selector.unregister(descriptor)
 
-    def _read_output(self, child: Child) -> None:
-        lines, is_open = child.output.lines()
+    def _read_output(self, runner: RunnerProcess) -> None:
+        lines, is_open = runner.output.lines()
         for line in lines:
-            self._log.say(log_messages.output_line(child.assignment.worker_id, line))
-        if not is_open and child.output.descriptor in self._selector.get_map():
-            self._selector.unregister(child.output.descriptor)
-
-
-def _tell(child: Child, number: signal.Signals) -> None:
-    """The runner alone: its handler may finish, and so may what the handler started."""
-    try:
-        os.kill(child.pid, number)
-    except ProcessLookupError:
-        return
+            self._log.say(log_messages.output_line(runner.assignment.worker_id, line))
+        if not is_open and runner.output.descriptor in self._selector.get_map():
+            self._selector.unregister(runner.output.descriptor)
 
 
 def _drain(descriptor: int) -> None:
@@ -252,57 +293,3 @@ def _drain(descriptor: int) -> None:
             continue
     except BlockingIOError:
         return
-
-
-MIN_RUNNERS_TO_PRELOAD = 2  # runners, unless more will follow: one alone imports what it needs no slower by itself
-
-
-def start_runners(
-    world: CycleContext, spawner: Spawner, supervisor: Supervisor, assignments: Sequence[Assignment]
-) -> None:
-    """No connection crosses the fork. Whoever is not started any more is rescued as one that never was."""
-    world.database.close()
-    for lane, some in groupby(assignments, key=lambda each: each.lane):
-        if supervisor.may_spawn:
-            _start_in(world, spawner, supervisor, lane, list(some))
-
-
-def start_refused(world: CycleContext, spawner: Spawner, supervisor: Supervisor) -> None:
-    """Each imports by itself what could not be shared."""
-    refused = supervisor.nurseries.take_refused()
-    if refused:
-        world.database.close()
-    for cradle in refused:
-        supervisor.add(spawner.spawn(cradle))
-
-
-def _start_in(
-    world: CycleContext, spawner: Spawner, supervisor: Supervisor, lane: str, assignments: Sequence[Assignment]
-) -> None:
-    nursery = _nursery(spawner, supervisor, lane, assignments)
-    cradles = []
-    for assignment in assignments:
-        if not supervisor.may_spawn:
-            break
-        world.log.say(log_messages.spawning_worker(assignment.worker_id, lane))
-        cradle = spawner.prepare(assignment)
-        if nursery is None:
-            supervisor.add(spawner.spawn(cradle))
-        else:
-            cradles.append(cradle)
-    if nursery is not None:
-        nursery.expect(cradles)
-
-
-def _nursery(
-    spawner: Spawner, supervisor: Supervisor, lane: str, assignments: Sequence[Assignment]
-) -> Preloader | None:
-    nurseries = supervisor.nurseries
-    if spawner.settings.spawn != "fork" or lane in nurseries.unshared or assignments[0].is_long:
-        return None
-    found = nurseries.get(lane)
-    if found is not None or (len(assignments) < MIN_RUNNERS_TO_PRELOAD and not assignments[0].stays_until):
-        return found
-    opened = open_nursery(spawner, lane, assignments[0].deadline)
-    nurseries.add(opened)
-    return opened

@@ -1,3 +1,5 @@
-"""The jobs themselves, one room an area."""
+"""An application on top of Mayfly: mail, boards, prospects, notifications and more. See README.md."""
 
-__migrations__ = "migrations/versions"  # of the tables that they bring along: `mayfly migrate --app`
+# The modules that declare handlers. Everything else is imported when a job needs it.
+__handlers__ = ("ai", "boards", "mail", "maintenance", "notify", "outreach", "prospects", "samples", "search")
+__migrations__ = "migrations/versions"  # the app_ tables: `mayfly migrate --app`

@@ -1,4 +1,4 @@
-"""Small jobs for the quickstart, the tests and the curious."""
+"""Small jobs for the quickstart and for tests."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from mayfly import Job, handler
 
 @handler("noop")
 def noop(_job: Job) -> None:
-    """Nothing, as fast as it can be done."""
+    """Does nothing."""
 
 
 class Nap(BaseModel):
@@ -43,7 +43,7 @@ class Crashing(BaseModel):
 
 @handler("crash")
 def crash(_job: Job, crashing: Crashing) -> None:
-    """End the whole process, in one of the ways in which processes end."""
+    """End the process of the runner in the given way."""
     if crashing.how == "exit":
         os._exit(crashing.code)
     os.kill(os.getpid(), signal.SIGKILL if crashing.how == "kill" else signal.SIGSEGV)

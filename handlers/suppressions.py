@@ -1,39 +1,39 @@
-"""Addresses that are not written to any more: they bounced, or somebody behind them wants it so."""
+"""Addresses that get no more mail: they bounced, unsubscribed or complained."""
 
 from collections.abc import Sequence
-from typing import Any
 
+from sqlalchemy import Column, String, Table, select
+
+from handlers.schema import LongText, UtcTimestamp, metadata
+from handlers.upsert import insert_missing
 from mayfly import Job
 
 BOUNCED, UNSUBSCRIBED = "bounced", "unsubscribed"
-COLUMNS = ("address", "reason", "detail", "created_at")
+
+suppressions = Table(
+    "app_suppressions",
+    metadata,
+    Column("address", String(190), primary_key=True),  # canonical
+    Column("reason", String(16), nullable=False),
+    Column("detail", LongText),
+    Column("created_at", UtcTimestamp, nullable=False),
+)
 
 
 def canonical(address: str) -> str:
-    """Who is meant, however it is spelled: nobody has two mailboxes that differ in capitals alone."""
+    """In lower case: no two mailboxes differ in case alone."""
     return address.strip().lower()
 
 
 def suppress(job: Job, address: str, reason: str, detail: str | None = None) -> None:
-    """Whoever is suppressed already stays so, for the first reason."""
+    """An address that is already suppressed keeps its first reason."""
     row = {"address": canonical(address), "reason": reason, "detail": detail, "created_at": job.now}
-
-    def write(connection: Any) -> None:
-        connection.execute(connection.dialect.insert_missing("app_suppressions", ("address",), COLUMNS), row)
-
-    job.write(write)
+    job.write(lambda connection: insert_missing(connection, suppressions, row))
 
 
 def suppressed(job: Job, addresses: Sequence[str]) -> dict[str, str]:
-    """Of these, spelled canonically, those that are; and why."""
+    """Those of these canonical addresses that are suppressed, each with the reason."""
     if not addresses:
         return {}
-    listed, values = among(addresses)
-    asking = f"SELECT address, reason FROM app_suppressions WHERE address IN ({listed})"
-    return dict(job.read(lambda connection: connection.execute(asking, values).all()))
-
-
-def among(texts: Sequence[str], name: str = "text") -> tuple[str, dict[str, str]]:
-    """What stands in the brackets of an IN, and its parameters."""
-    values = {f"{name}_{number}": text for number, text in enumerate(texts)}
-    return ", ".join(f":{each}" for each in values), values
+    found = select(suppressions.c.address, suppressions.c.reason).where(suppressions.c.address.in_(addresses))
+    return job.read(lambda connection: {row.address: row.reason for row in connection.execute(found)})

@@ -8,7 +8,7 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import embedded_file
 from mayfly.errors import DatabaseUnopenable
 from mayfly.job import Job
-from mayfly.monitoring.on_dead import on_dead_handler
+from mayfly.monitoring.hooks import on_dead_handler
 from mayfly.registry import Handler, Registry, load_handlers
 from mayfly.schedules import COMMAND
 from mayfly.settings import Settings

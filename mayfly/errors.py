@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from mayfly.format import did_you_mean
 
+MISSING_MODULE_ADVICE = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
 MAX_SHOWN_LENGTH = 100  # characters of a value that was refused
 
 
@@ -346,6 +347,11 @@ class Undelivered(MayflyError):
 
 class HandlerError(MayflyError):
     """A handler is declared, or uses its job, in a way that cannot work."""
+
+
+class HandlerModuleMissing(HandlerError):
+    def __init__(self, module: str) -> None:
+        super().__init__(f"There is no module {module}. {MISSING_MODULE_ADVICE}.")
 
 
 class BadHandler(HandlerError):

@@ -46,17 +46,22 @@ def moment(at: datetime) -> str:
 # --- counts and names -------------------------------------------------------------------------------------
 
 
-def plural(number: int, noun: str, nouns: str = "") -> str:
-    """1 job, 2 jobs; `nouns` where an s is not enough."""
-    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
+def plural(number: int, noun: str) -> str:
+    """1 job, 2 jobs, 1,234 jobs."""
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that is most similar, if any is similar enough to be meant."""
+    from difflib import get_close_matches  # only needed after a mistake: an idle cycle must not import it
+
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint to put behind a sentence, with a space before it; empty where no known name is similar."""
-    from difflib import get_close_matches  # only needed after a mistake; an idle cycle must not import it
-
-    nearest = get_close_matches(word, list(known), n=1)
-    return f" Did you mean {nearest[0]!r}?" if nearest else ""
+    """A hint to put behind a sentence, with a space before it; empty where no known word is similar."""
+    found = nearest(word, known)
+    return f" Did you mean {found!r}?" if found else ""
 
 
 # --- terminals --------------------------------------------------------------------------------------------

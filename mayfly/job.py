@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
+from mayfly.db.dialects import Unit
 from mayfly.errors import (
     BadField,
     BadJobState,
@@ -269,20 +270,24 @@ class Job:
         """
         return self.lifeline.transaction(self)
 
-    def write(self, work: "Callable[[Connection], T]") -> T:
-        """Let `work(connection)` write something that is committed when this returns, whatever becomes of the job.
+    def write(self, work: "Callable[[SqlConnection], T]") -> T:
+        """Call `work(connection)` in a transaction of its own, committed when this returns; returns its result.
 
-        For what must be known before an effect outside happens. It is repeated after a deadlock, and after a COMMIT
-        whose answer was lost, so it must bear to be done twice.
+        The commit does not depend on the outcome of the job: use it for what must be stored before an external effect
+        happens. `work` is called again after a deadlock, and after a COMMIT whose reply was lost: it must be
+        idempotent. `connection` is a SQLAlchemy Connection.
         """
         if self.lifeline.in_transaction:
             reason = "it would not be committed before the job is done; write before the transaction begins"
             raise RefusedInTransaction("write", reason)
-        return self.lifeline.database.run(work)
+        return self.lifeline.database.run_lent(work)
 
-    def read(self, work: "Callable[[Connection], T]") -> T:
-        """Let `work(connection)` look something up: what it finds is not locked, and nothing may be written."""
-        return self.lifeline.database.read(work)
+    def read(self, work: "Callable[[SqlConnection], T]") -> T:
+        """Call `work(connection)` to query the database; returns its result. It must not write.
+
+        `connection` is a SQLAlchemy Connection, inside job.transaction() the transaction's own.
+        """
+        return self.lifeline.database.run_lent(work, Unit.LOOK)
 
     @property
     def now(self) -> datetime:

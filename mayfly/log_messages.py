@@ -9,8 +9,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mayfly.format import plural
-
 
 class Level(StrEnum):
     INFO = "info"
@@ -23,6 +21,11 @@ class LogMessage(NamedTuple):
     text: str
     level: Level = Level.INFO
     fields: Mapping[str, object] = MappingProxyType({})
+
+
+def _count(number: int, noun: str, nouns: str = "") -> str:
+    """1 job, 2 jobs, 1000 jobs: without separators, because scripts read these numbers."""
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def _message(name: str, text: str, level: Level = Level.INFO, **fields: object) -> LogMessage:
@@ -87,7 +90,7 @@ def left_running(worker_id: str, lane: str) -> LogMessage:
 
 
 def runner_lost(worker_id: str, lane: str, jobs: int) -> LogMessage:
-    text = f"Rescued {plural(jobs, 'job')} of {worker_id}, whose process is gone"
+    text = f"Rescued {_count(jobs, 'job')} of {worker_id}, whose process is gone"
     return _message("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)
 
 
@@ -136,7 +139,7 @@ def workers_calculated(
 
 
 def spawning(count: int) -> LogMessage:
-    return _message("spawning", f"Spawning {plural(count, 'worker')}...", count=count)
+    return _message("spawning", f"Spawning {_count(count, 'worker')}...", count=count)
 
 
 def spawning_worker(worker_id: str, lane: str) -> LogMessage:
@@ -176,7 +179,7 @@ def worker_lost_lease(worker_id: str) -> LogMessage:
 
 
 def dispatch_timeout(seconds: float, alive: int) -> LogMessage:
-    text = f"Exceeded {seconds:g}s timeout: ending {plural(alive, 'worker')}"
+    text = f"Exceeded {seconds:g}s timeout: ending {_count(alive, 'worker')}"
     return _message("dispatch_timeout", text, Level.ERROR, seconds=seconds, alive=alive)
 
 
@@ -191,7 +194,7 @@ def worker_too_large(worker_id: str, memory: int, limit: int) -> LogMessage:
 
 
 def stopping(signal_name: str, alive: int) -> LogMessage:
-    text = f"Received {signal_name}: stopping {plural(alive, 'worker')}, releasing unfinished jobs"
+    text = f"Received {signal_name}: stopping {_count(alive, 'worker')}, releasing unfinished jobs"
     return _message("stopping", text, Level.WARNING, signal=signal_name, alive=alive)
 
 
@@ -225,21 +228,21 @@ def import_output_dropped(lane: str, dropped: int) -> LogMessage:
     return _message("import_output_dropped", text, Level.WARNING, lane=lane, bytes=dropped)
 
 
-def preload_disabled(lane: str, trace: str) -> LogMessage:
-    text = f"Handler preloading disabled for lane={lane}: importing them left {trace}"
-    return _message("preload_disabled", text, lane=lane, trace=trace)
+def preload_disabled(lane: str, hazard: str) -> LogMessage:
+    text = f"Handler preloading disabled for lane={lane}: importing the handlers leaves {hazard}"
+    return _message("preload_disabled", text, lane=lane, hazard=hazard)
 
 
 def preload_process_ended(lane: str, code: int, not_started: int) -> LogMessage:
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    lost = f" before it started {plural(not_started, 'worker')}" if not_started else "; no workers affected"
+    lost = f" before it started {_count(not_started, 'worker')}" if not_started else "; no workers affected"
     text = f"The preload process of lane={lane} {how}{lost}"
     level = Level.ERROR if not_started else Level.WARNING
     return _message("preload_process_ended", text, level, lane=lane, code=code, not_started=not_started)
 
 
 def pruned(rows: int) -> LogMessage:
-    return _message("pruned", f"Pruned {plural(rows, 'old row')}", rows=rows)
+    return _message("pruned", f"Pruned {_count(rows, 'old row')}", rows=rows)
 
 
 def cycle_failed(reason: str) -> LogMessage:
@@ -319,28 +322,28 @@ def handler_module_failed(module: str, reason: str) -> LogMessage:
 
 
 def processing(count: int) -> LogMessage:
-    return _message("processing", f"Processing {plural(count, 'job')}...", jobs=count)
+    return _message("processing", f"Processing {_count(count, 'job')}...", jobs=count)
 
 
 def jobs_completed(outcomes: Mapping[str, int]) -> LogMessage:
     """`Completed 4 jobs, 1 retry`: only outcomes that occurred."""
-    done = plural(outcomes.get("done", 0), "job")
+    done = _count(outcomes.get("done", 0), "job")
     others = [_outcome_count(kind, number) for kind, number in sorted(outcomes.items()) if kind != "done"]
     return LogMessage("jobs_completed", ", ".join([f"Completed {done}", *others]), fields=outcomes)
 
 
 def _outcome_count(kind: str, number: int) -> str:
     nouns = {"failed": ("retry", "retries"), "timed out": ("timeout", "timeouts")}
-    return plural(number, *nouns.get(kind, (kind, kind)))
+    return _count(number, *nouns.get(kind, (kind, kind)))
 
 
 def jobs_snoozed(jobs: int, waiting_for: str) -> LogMessage:
-    text = f"Snoozed {plural(jobs, 'job')}: {waiting_for}"
+    text = f"Snoozed {_count(jobs, 'job')}: {waiting_for}"
     return _message("jobs_snoozed", text, jobs=jobs, waiting_for=waiting_for)
 
 
 def yielded_to_other_lanes(jobs: int, seconds: float) -> LogMessage:
-    text = f"Pausing {seconds:.2f} s for other lanes: none of the last {plural(jobs, 'claimed job')} could start"
+    text = f"Pausing {seconds:.2f} s for other lanes: none of the last {_count(jobs, 'claimed job')} could start"
     return _message("yielded_to_other_lanes", text, jobs=jobs, seconds=round(seconds, 3))
 
 
@@ -367,7 +370,7 @@ def lost_lease(job_id: int, type_name: str) -> LogMessage:
 
 
 def chain_broken(job_id: int, type_name: str, outcome: str, steps_left: int) -> LogMessage:
-    text = f"Job {job_id} ({type_name}) is {outcome}: its chain ends here, {plural(steps_left, 'step')} skipped"
+    text = f"Job {job_id} ({type_name}) is {outcome}: its chain ends here, {_count(steps_left, 'step')} skipped"
     return _message(
         "chain_broken", text, Level.WARNING, job_id=job_id, type=type_name, outcome=outcome, steps=steps_left
     )
@@ -385,7 +388,7 @@ def result_dropped(job_id: int, type_name: str, reason: str) -> LogMessage:
 
 
 def backlog_remains(released: int) -> LogMessage:
-    text = f"Time is up: backlog remains, {plural(released, 'job')} released"
+    text = f"Time is up: backlog remains, {_count(released, 'job')} released"
     return _message("backlog_remains", text, jobs=released)
 
 
@@ -435,5 +438,5 @@ def hook_failed(name: str, job_id: int, type_name: str, reason: str) -> LogMessa
 
 
 def hook_failures(name: str, times: int) -> LogMessage:
-    text = f"Hook {name} failed {plural(times, 'time')} in total"
+    text = f"Hook {name} failed {_count(times, 'time')} in total"
     return _message("hook_failures", text, Level.ERROR, hook=name, times=times)

@@ -1,6 +1,7 @@
 """Which function handles which type: declared with @handler, imported by module name, never named by a row."""
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -12,7 +13,7 @@ from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
-from mayfly.errors import BadDeclaration, BadHandler
+from mayfly.errors import MISSING_MODULE_ADVICE, BadDeclaration, BadHandler, HandlerModuleMissing
 from mayfly.format import did_you_mean
 from mayfly.limits.limit import Limit
 from mayfly.queue.policy import Backoff
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 ENTRY_POINTS = "mayfly.handlers"
+DEFAULT_MODULE = "handlers"  # of the setting HANDLERS
 SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
 MAX_THREADS = 1000  # as of CONCURRENCY, and of the slots in a runner's status page
 ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that run on_dead hooks
@@ -180,17 +182,27 @@ def forget_local() -> None:
 def load_handlers(modules: Sequence[str]) -> Registry:
     """Import the named modules, packages with all their modules, and the installed entry points."""
     failures: dict[str, str] = {}
-    for name in modules:
+    for name in _module_names(modules):
         _import(name, failures)
-    for entry in entry_points(group=ENTRY_POINTS):
-        _import(entry.module, failures)
     return Registry(dict(_declared), failures)
+
+
+def _module_names(modules: Sequence[str]) -> list[str]:
+    """With the entry points. Where there are any, the default of HANDLERS may be missing."""
+    installed = [entry.module for entry in entry_points(group=ENTRY_POINTS)]
+    optional = {DEFAULT_MODULE} if installed and importlib.util.find_spec(DEFAULT_MODULE) is None else set()
+    return [*(name for name in modules if name not in optional), *installed]
 
 
 def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
     """The modules and packages that load_handlers imports, without those inside of packages."""
-    for name in (*modules, *(entry.module for entry in entry_points(group=ENTRY_POINTS))):
-        yield importlib.import_module(name)
+    for name in _module_names(modules):
+        try:
+            yield importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise HandlerModuleMissing(name) from error
 
 
 def _import(name: str, failures: dict[str, str]) -> None:
@@ -198,7 +210,8 @@ def _import(name: str, failures: dict[str, str]) -> None:
     try:
         module = importlib.import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: a broken module must not affect the others
-        failures[name] = f"{type(error).__name__}: {error}"
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        failures[name] = f"{type(error).__name__}: {error}{f'. {MISSING_MODULE_ADVICE}' if is_missing else ''}"
         sys.modules.pop(name, None)
         return
     for part in _declaration_parts(module):

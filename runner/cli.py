@@ -16,7 +16,7 @@ from mayfly.errors import MayflyError
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.fleet.runners import Assignment, EndedRunner, add_planned, close_runner
 from mayfly.log import Log, open_log
-from mayfly.process import command_line, exits
+from mayfly.process import exits
 from mayfly.process.fork import die_with_parent
 from mayfly.process.identity import this_host, this_process
 from mayfly.process.state_dir import open_state_dir, page_path
@@ -124,7 +124,7 @@ def _assign(database: Database, settings: Settings, lane: str) -> Assignment:
 def main() -> None:
     """Ends as a forked runner does: whoever is still blocked in a thread is not waited for."""
     try:
-        command_line.run_command(command, "python -m runner")
+        exits.run_command(command, "python -m runner")
     except SystemExit as end:
         sys.stdout.flush()
         sys.stderr.flush()

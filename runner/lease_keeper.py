@@ -17,8 +17,7 @@ from mayfly.db.database import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.runners import Assignment
 from mayfly.log import Log
-from mayfly.process.child_output import ChildOutput
-from mayfly.process.fork import STOPS, adopt_orphans, die_with_parent, fork_into, kill_group, own_group
+from mayfly.process.fork import STOPS, ChildOutput, adopt_orphans, die_with_parent, fork_into, kill_group, own_group
 from mayfly.process.identity import Process, resident_bytes, start_time
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
@@ -134,4 +133,4 @@ class LeaseKeeper:
             self.log.say(log_messages.output_line(self.assignment.worker_id, line))
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.runner.tell(signal.Signals(number))
+        self.runner.send_signal(signal.Signals(number))

@@ -211,7 +211,7 @@ def _claims(tracing: "Tracing | None", *given: Any) -> Claims:
 def _announce(settings: Settings, database: Database) -> Callable[[Job], None] | None:
     if not settings.hooks_on_dead:
         return None
-    from mayfly.monitoring.on_dead import announcer  # as above
+    from mayfly.monitoring.hooks import announcer  # as above
 
     return announcer(settings, database)
 

@@ -6,15 +6,21 @@ scripts/search starts it with the checkout's own Python.
 import argparse
 import json
 import sys
-from typing import NoReturn
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
 
 try:
-    from handlers.search.finding import Hit, find
+    from sqlalchemy import Connection
+
+    from handlers.search.query import Hit, find
     from mayfly.client import current_app
+    from mayfly.db.dialects import Unit
     from mayfly.errors import MayflyError, SchemaMissing
     from mayfly.process import exits
 except ImportError as error:
     sys.exit(f"{sys.executable} lacks {error.name}: run scripts/quickstart, which installs the project.")
+
+T = TypeVar("T")
 
 MOST = 1000
 NO_INDEX = "There is no search index yet: `mayfly migrate --app`, then `mayfly enqueue rebuild_search_index`."
@@ -23,7 +29,7 @@ NO_INDEX = "There is no search index yet: `mayfly migrate --app`, then `mayfly e
 def main(arguments: list[str]) -> int:
     options = parse_options(arguments)
     try:
-        hits = find(current_app().database.read, " ".join(options.words), options.most)
+        hits = find(read, " ".join(options.words), options.most)
     except SchemaMissing:
         hits = None
     except MayflyError as error:
@@ -33,6 +39,10 @@ def main(arguments: list[str]) -> int:
     lines = [json.dumps([hit._asdict() for hit in hits])] if options.json else map(line_of, hits)
     sys.stdout.writelines(f"{line}\n" for line in lines)
     return exits.SUCCESS
+
+
+def read(work: Callable[[Connection], T]) -> T:
+    return current_app().database.run_lent(work, Unit.LOOK)
 
 
 def refuse(reason: str) -> int:

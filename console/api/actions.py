@@ -159,4 +159,4 @@ def _act(
     else:
         action: Callable[..., BulkResult | Cancelled] = getattr(admin, verb.name)
         result = as_bulk_result(action(context.database, job_filter, actor, request.reason))
-    return ActionResponse(changed=result.changed, told=result.told, held=result.held)
+    return ActionResponse(changed=result.changed, told=result.requested, held=result.held)

@@ -12,10 +12,20 @@ from console.tasks import BackgroundTask, Work, as_bulk_result, summarize
 from console.web.filters import PageFilter, filter_of, parse_future
 from console.web.page import Context, Operator, Viewer, actor_of, local_path, redirect, render, url
 from mayfly import admin
-from mayfly.admin import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Cancelled, CappedCount, OnProgress, Verb
+from mayfly.admin import (
+    CANCEL,
+    DELAY,
+    DISCARD,
+    RETRY,
+    BulkResult,
+    Cancelled,
+    CappedCount,
+    JobFilter,
+    OnProgress,
+    Verb,
+    estimate_matching,
+)
 from mayfly.admin.audit import Actor
-from mayfly.admin.bulk import estimate_matching
-from mayfly.admin.filters import JobFilter
 from mayfly.errors import BadField
 
 router = APIRouter()

@@ -15,6 +15,7 @@ from console.web.page import Context, Viewer, render
 from console.web.redact import Redactor
 from mayfly import admin
 from mayfly.admin import Family, JobView, RunnerView
+from mayfly.admin.job import TimelineEvent
 from mayfly.admin.why import Reason
 from mayfly.db.connection import Connection
 
@@ -39,11 +40,16 @@ class AttemptRow(NamedTuple):
     fingerprint: str
 
 
+class TimelineRow(NamedTuple):
+    event: TimelineEvent
+    attempt: AttemptRow | None
+
+
 class JobPageData(NamedTuple):
     """Everything with what is hidden masked."""
 
     row: Mapping[str, Any]
-    tries: Sequence[AttemptRow]
+    timeline: Sequence[TimelineRow]
     reasons: Sequence[Reason]
     error: str | None
 
@@ -52,7 +58,7 @@ class JobPageData(NamedTuple):
 async def show(request: Request, context: Context, _person: Viewer, job_id: JobId) -> Response:
     now = context.now()
     view, family, runners = await context.read(_read, context, job_id, now)
-    status = view.row["status"]
+    status = view.row.status
     return render(
         request, "job.html", view=view, shown=masked(view, runners, context.settings.redact), family=family,
         runners=runners, verbs=OFFERED.get(status, ()), commands=[of_job("show", job_id), *_commands(status, job_id)],
@@ -64,18 +70,21 @@ def _read(
 ) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
     view = admin.read_job(connection, job_id, context.settings, context.registry, now)
     names = [each.worker_id for each in view.attempts]
-    names += [view.row["worker_id"]] if view.row["worker_id"] else []
-    family = admin.read_family(connection, job_id, view.row["parent_id"], view.row["group_key"])
+    names += [view.row.worker_id] if view.row.worker_id else []
+    family = admin.read_family(connection, job_id, view.row.parent_id, view.row.group_key)
     return view, family, admin.runners_named(connection, names)
 
 
 def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> JobPageData:
-    redactor = Redactor(hidden, view.row["payload"])
-    row = {**view.row, **{name: redactor.value(view.row[name]) for name in INSIDE}}
-    texts = {name: redactor.text(view.row[name]) for name in ("cancel_reason", "waiting_for", "unique_key")}
-    tries = [_attempt_row(each, runners.get(each.worker_id), redactor) for each in view.attempts]
+    redactor, row = Redactor(hidden, view.row.payload), view.row._asdict()
+    values = {name: redactor.value(row[name]) for name in INSIDE}
+    texts = {name: redactor.text(row[name]) for name in ("cancel_reason", "waiting_for", "unique_key")}
+    attempts = [_attempt_row(each, runners.get(each.worker_id), redactor) for each in view.attempts]
+    timeline = [
+        TimelineRow(each, None if each.position is None else attempts[each.position]) for each in view.timeline
+    ]
     reasons = [each._replace(text=str(redactor.text(each.text))) for each in view.reasons]
-    return JobPageData({**row, **texts}, tries, reasons, redactor.text(view.row["last_error"]))
+    return JobPageData({**row, **values, **texts}, timeline, reasons, redactor.text(view.row.last_error))
 
 
 def _attempt_row(given: Any, runner: RunnerView | None, redactor: Redactor) -> AttemptRow:

@@ -84,8 +84,8 @@ def read_page(
     redacted = context.settings.redact
     if page_filter.field.lower() in redacted:
         raise BadField("field", page_filter.field, "a field that is shown; this one is named in REDACT")
-    which, text, field = page_filter.job_filter(now), page_filter.text, page_filter.payload_field
-    page = admin.list_jobs(connection, which, text or None, size, after or None, field)
+    job_filter, text, field = page_filter.job_filter(now), page_filter.text, page_filter.payload_field
+    page = admin.list_jobs(connection, job_filter, text or None, size, after or None, field)
     return page._replace(jobs=tuple(_redacted(connection, redacted, page.jobs, text)))
 
 

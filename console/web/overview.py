@@ -13,11 +13,19 @@ from console.web.charts import AxisUnit, Chart, Series, count_unit, duration_uni
 from console.web.page import Context, Viewer, render, url
 from console.web.redact import for_payload
 from mayfly import admin
-from mayfly.admin import PERIODS, ChartPoint, History, HostView, LaneView, NewlyDead, Regularity
-from mayfly.admin.health import targets_of
-from mayfly.admin.why import STALE_AFTER
+from mayfly.admin import (
+    PERIODS,
+    ChartPoint,
+    History,
+    HostView,
+    LaneView,
+    NewlyDead,
+    Problem,
+    Regularity,
+    Severity,
+    latency_targets,
+)
 from mayfly.db.connection import Connection
-from mayfly.format import format_duration
 
 RATES = (("per minute", 1), ("per hour", 60), ("per day", 1440))  # and the minutes of each
 STEP_NAMES = {60: "minute", 900: "15 minutes", 7200: "2 hours", 28_800: "8 hours"}
@@ -68,14 +76,12 @@ router = APIRouter()
 
 DEFAULT_PERIOD = "1h"
 Chosen = Annotated[str, Query(alias="range")]
-RECENT_STEPS = 5  # of a sparkline: ten minutes
 NOTHING_DONE = (0,) * 30
 
 
 class LaneTile(NamedTuple):
     view: LaneView
     target: timedelta | None
-    done: Sequence[int]  # per 2 minutes of the last hour
     spark: Markup
 
 
@@ -83,14 +89,11 @@ class HostTile(NamedTuple):
     view: HostView
     regularity: Regularity
 
-    @property
-    def is_stale(self) -> bool:
-        return self.view.age_seconds > STALE_AFTER.total_seconds()
-
 
 class OverviewData(NamedTuple):
     lanes: list[LaneTile]
     hosts: list[HostTile]
+    problems: list[Problem]
     dead: list[NewlyDead]
     history: History
 
@@ -105,7 +108,7 @@ async def show(request: Request, context: Context, _user: Viewer, chosen: Chosen
         request,
         "overview.html",
         overview=overview,
-        warnings=warnings(overview.lanes),
+        warnings=[each.text for each in overview.problems],
         period=period,
         ranges=ranges,
         charts=charts,
@@ -120,38 +123,22 @@ async def exported(context: Context, chosen: Chosen = DEFAULT_PERIOD) -> list[ex
 export.add_routes(router, "history", exported)
 
 
-def warnings(lanes: Sequence[LaneTile]) -> list[str]:
-    """A backlog that nobody consumes; nothing where all is well. What is paused shall wait."""
-    return [
-        f"Lane {each.view.lane} has {each.view.pending} due jobs, the oldest for "
-        f"{format_duration(timedelta(seconds=each.view.wait_seconds or 0))}, and nobody works on them."
-        for each in lanes
-        if is_unattended(each)
-    ]
-
-
-def is_unattended(lane: LaneTile) -> bool:
-    view = lane.view
-    has_waited = view.wait_seconds is not None and view.wait_seconds > STALE_AFTER.total_seconds()
-    is_consumed = view.runners > 0 or view.running.number > 0 or any(lane.done[-RECENT_STEPS:])
-    return has_waited and not is_consumed and view.paused is None
-
-
 def _read(connection: Connection, context: ConsoleContext, period: admin.Period, now: datetime) -> OverviewData:
     status = admin.read_status(connection, context.settings, now)
-    sparks, targets = admin.read_sparks(connection, now), targets_of(context.settings)
+    sparks, targets = admin.read_sparks(connection, now), latency_targets(context.settings)
     regularity = admin.read_regularity(connection, now)
     return OverviewData(
-        [_lane(each, sparks, targets) for each in status.lanes],
-        [HostTile(each, regularity.get(each.host, Regularity())) for each in status.hosts],
+        [_lane(each, sparks, targets) for each in status.snapshot.lanes],
+        [HostTile(each, regularity.get(each.host, Regularity())) for each in status.snapshot.hosts],
+        status.at_least(Severity.WARNING),
         _dead(connection, context, now),
         admin.read_history(connection, period, now),
     )
 
 
 def _lane(view: LaneView, sparks: Mapping[str, Sequence[int]], targets: Mapping[str, timedelta]) -> LaneTile:
-    done = sparks.get(view.lane, NOTHING_DONE)
-    return LaneTile(view, targets.get(view.lane), done, sparkline(done, "Jobs done in the last hour"))
+    spark = sparkline(sparks.get(view.lane, NOTHING_DONE), "Jobs done in the last hour")
+    return LaneTile(view, targets.get(view.lane), spark)
 
 
 def _dead(connection: Connection, context: ConsoleContext, now: datetime) -> list[NewlyDead]:

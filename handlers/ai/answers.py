@@ -1,6 +1,6 @@
-"""The shapes that the model is asked for, and what its words may be: text for people, which does nothing by itself.
+"""The JSON answers that the model may give: plain text for people, validated.
 
-Whatever the model was told by whom, this is all that can come of it.
+Whatever a prompt injection makes the model answer, only texts that pass these checks are used.
 """
 
 import re
@@ -9,16 +9,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 
-SUMMARY_LENGTH = 1500  # characters
-POST_LENGTH = 2000
-NUDGE_LENGTH = 500
+MAX_SUMMARY_LENGTH = 1500  # characters
+MAX_POST_LENGTH = 2000
+MAX_NUDGE_LENGTH = 500
 
-# What a page or a phone would turn into a link, a mention or markup; looked for after 'ｗｗｗ．' has become 'www.'.
+# What clients turn into links, mentions or markup; matched after Unicode normalization ('ｗｗｗ．' → 'www.').
 _NOT_PLAIN = re.compile(r"://|www\.|@|[<>]|\]\(|\w\.[^\W\d_]{2}", re.IGNORECASE)
 
 
 def readable(text: str) -> str:
-    """Lines of printable characters: nothing invisible, nothing that turns the direction of writing."""
+    """Lines of printable characters: no control, invisible or bidirectional ones."""
     text = text.strip()
     if not text or not all(line.isprintable() for line in text.split("\n")):
         raise ValueError("must be printable text")
@@ -26,7 +26,7 @@ def readable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Words alone: neither links nor mentions nor markup."""
+    """No links, mentions or markup."""
     if _NOT_PLAIN.search(unicodedata.normalize("NFKC", text)):
         raise ValueError("must have neither links nor mentions nor markup")
     return text
@@ -41,25 +41,27 @@ def one_paragraph(text: str) -> str:
 class Summary(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    summary: Annotated[str, StringConstraints(max_length=SUMMARY_LENGTH), AfterValidator(readable)]
+    summary: Annotated[str, StringConstraints(max_length=MAX_SUMMARY_LENGTH), AfterValidator(readable)]
 
 
 class Suggestion(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    text: Annotated[str, StringConstraints(max_length=POST_LENGTH), AfterValidator(readable), AfterValidator(plain)]
+    text: Annotated[
+        str, StringConstraints(max_length=MAX_POST_LENGTH), AfterValidator(readable), AfterValidator(plain)
+    ]
 
 
 class Nudge(BaseModel):
-    """Whether, and what."""
+    """Whether to post, and the text."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     nudge: bool
-    text: Annotated[str, StringConstraints(max_length=NUDGE_LENGTH)] = ""
+    text: Annotated[str, StringConstraints(max_length=MAX_NUDGE_LENGTH)] = ""
 
     @model_validator(mode="after")
-    def _has_words(self) -> "Nudge":
+    def _has_text(self) -> "Nudge":
         if self.nudge:
             self.text = one_paragraph(plain(readable(self.text)))
         return self

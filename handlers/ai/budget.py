@@ -1,6 +1,6 @@
-"""What calls cost, and how a month's money becomes a limit: a unit of it is a cent, paid into a purse. Pure.
+"""Prices of calls, and the monthly budget as a rate limit whose unit is a cent. Pure.
 
-Money is counted in millionths: a price of 0.15 for a million tokens is 0.15 of them a token.
+Money is counted in millionths (micros): a price of 0.15 per million tokens is 0.15 micros per token.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from mayfly import MayflyError, rate
 
 KEY = "llm:budget"
 UNIT_MICROS = 10_000  # a cent
-MOST_UNITS = 1_000_000_000  # what a limit can count
-DEAREST = 1_000_000  # a token for one; what is more is a mistake
+MAX_UNITS = 1_000_000_000  # the largest rate limit
+MAX_PRICE = 1_000_000  # per million tokens; more is a mistake
 USUAL_PRICES = "gpt-4o-mini=0.15/0.60"
 
 
@@ -24,7 +24,7 @@ class BadMoney(MayflyError):
 
 @dataclass(frozen=True)
 class Price:
-    """In millionths a token."""
+    """In micros per token."""
 
     input: Decimal
     output: Decimal
@@ -34,13 +34,13 @@ class Price:
 
 
 def read_prices(text: str) -> dict[str, Price]:
-    """Separated by white space: model=0.15/0.60, for a million tokens of the question and of the answer."""
+    """Separated by whitespace: model=0.15/0.60, per million tokens of input and output."""
     prices = {}
     for each in text.split():
         model, _, price = each.rpartition("=")
         try:
             asked, answered = map(Decimal, price.split("/"))
-            is_price = bool(model) and 0 <= asked < DEAREST and 0 <= answered < DEAREST
+            is_price = bool(model) and 0 <= asked < MAX_PRICE and 0 <= answered < MAX_PRICE
         except (ValueError, InvalidOperation):
             is_price = False
         if not is_price:
@@ -50,7 +50,7 @@ def read_prices(text: str) -> dict[str, Price]:
 
 
 def limits_of(text: str) -> tuple[Any, ...]:
-    """Of a month, in units; none where no budget is set, since a type with limits costs its runners something."""
+    """The budget of a month, in units; none if no budget is set, since limits have a cost."""
     return (rate(KEY, units_of(text), per="month"),) if text else ()
 
 
@@ -59,11 +59,11 @@ def units_of(text: str) -> int:
         units = int(Decimal(text) * 1_000_000 / UNIT_MICROS)
     except (InvalidOperation, ValueError, OverflowError):
         units = 0
-    if not 1 <= units <= MOST_UNITS:
-        raise BadMoney("OPENAI_BUDGET", "an amount of money a month, such as 25 or 0.50")
+    if not 1 <= units <= MAX_UNITS:
+        raise BadMoney("OPENAI_BUDGET", "an amount of money per month, such as 25 or 0.50")
     return units
 
 
-def units_missing(balance_micros: int, most_micros: int) -> int:
-    """How many must be paid in before a call that may cost so much."""
-    return max(0, ceil((most_micros - balance_micros) / UNIT_MICROS))
+def units_missing(balance_micros: int, cost_micros: int) -> int:
+    """How many units must be taken before a call with this cost."""
+    return max(0, ceil((cost_micros - balance_micros) / UNIT_MICROS))

@@ -1,10 +1,10 @@
-"""What may be asked of the model, checked when it is enqueued."""
+"""The payloads of jobs for the model."""
 
 from typing import Annotated
 
 from pydantic import StringConstraints
 
-from handlers.fields import Id, Payload
+from handlers.payloads import Id, Payload
 
 
 class BoardToSummarize(Payload):
@@ -13,10 +13,10 @@ class BoardToSummarize(Payload):
 
 class PostToSuggest(Payload):
     board: Id
-    about: Annotated[str, StringConstraints(max_length=500)] = ""  # in the words of whoever asks for it
+    about: Annotated[str, StringConstraints(max_length=500)] = ""  # free text
 
 
 class Nudging(Payload):
-    """Without a board: a round that finds those that went quiet."""
+    """Without a board: the scheduled job that finds quiet boards."""
 
     board: Id | None = None

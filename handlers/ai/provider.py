@@ -1,7 +1,7 @@
-"""Chat completions as OpenAI made them and many offer: one question, one answer in one piece.
+"""Chat completions in the format of OpenAI, which many providers offer.
 
-No stream is asked for: nobody watches a job type, and half an answer is of no use. Who streams all the same, or
-breaks off, has given no completion, and the job is tried again.
+Not streamed: half an answer is of no use. An answer that is streamed or incomplete is no completion, and the job is
+retried.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from handlers.outside import Answer, Outside
+from handlers.http import HttpClient, HttpResponse
 from mayfly import Dead, Retry, setting
 
 USUAL_SECONDS = "30"
-MOST_SECONDS = 3600.0
+MAX_SECONDS = 3600.0
 USUAL_URL = "https://api.openai.com/v1"
-Message = dict[str, str]
+ChatMessage = dict[str, str]
 
 
 class Completion(NamedTuple):
@@ -24,15 +24,15 @@ class Completion(NamedTuple):
     output_tokens: int | None
 
 
-class _Said(BaseModel):
+class _ChatReply(BaseModel):
     content: str | None = None
 
 
 class _Choice(BaseModel):
-    message: _Said
+    message: _ChatReply
 
 
-Tokens = Annotated[int, Field(ge=0, lt=1 << 31)]  # of a server whose word it is
+Tokens = Annotated[int, Field(ge=0, lt=1 << 31)]  # as reported by the provider
 
 
 class _Usage(BaseModel):
@@ -45,32 +45,32 @@ class _Envelope(BaseModel):
     usage: _Usage | None = None
 
 
-def open_provider(key: str) -> Outside:
+def open_provider(key: str) -> HttpClient:
     try:
         seconds = float(setting("OPENAI_SECONDS", USUAL_SECONDS))
     except ValueError:
         seconds = 0
-    if not 0 < seconds <= MOST_SECONDS:
+    if not 0 < seconds <= MAX_SECONDS:
         raise Dead("OPENAI_SECONDS must be how long an answer may take, such as 30")
     headers = {"Authorization": f"Bearer {key}"}
-    return Outside(setting("OPENAI_URL", USUAL_URL), headers=headers, answer_seconds=seconds)
+    return HttpClient(setting("OPENAI_URL", USUAL_URL), headers=headers, answer_seconds=seconds)
 
 
-def complete(provider: Outside, model: str, messages: Sequence[Message], answer_tokens: int) -> Completion:
-    asked = {
+def complete(provider: HttpClient, model: str, messages: Sequence[ChatMessage], answer_tokens: int) -> Completion:
+    request = {
         "model": model,
         "messages": list(messages),
         "max_tokens": answer_tokens,
         "response_format": {"type": "json_object"},
         "stream": False,
     }
-    return read_completion(provider.post("/chat/completions", asked))
+    return read_completion(provider.post("/chat/completions", request))
 
 
-def read_completion(answer: Answer) -> Completion:
+def read_completion(answer: HttpResponse) -> Completion:
     try:
         envelope = _Envelope.model_validate_json(answer.body)
     except ValidationError:
-        raise Retry(f"{answer.who} gave something that is no completion, with {answer.status}") from None
+        raise Retry(f"{answer.host} answered {answer.status} without a completion") from None
     usage = envelope.usage or _Usage()
     return Completion(envelope.choices[0].message.content or "", usage.prompt_tokens, usage.completion_tokens)

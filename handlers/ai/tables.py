@@ -1,51 +1,67 @@
-"""The SQL of this area: boards and their posts as the model is shown them, and what it wrote."""
+"""The tables of what the model wrote, and the queries of this area."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from mayfly import Job, utc_from_driver
-
-PAGE = 500  # posts
-SHOWN_LENGTH = 1000  # characters of each of the latest posts
-LATEST = 30
-MOST_BOARDS = 100  # a round; the others are found by the next one
-
-TITLE = "SELECT title FROM app_boards WHERE id = :board_id AND state <> 'archived'"
-COUNT = "SELECT COUNT(*) FROM app_posts WHERE board_id = :board_id AND state = 'published'"
-PAGE_OF_POSTS = (
-    "SELECT id, author_id, published_at, SUBSTR(body, CASE WHEN id = :id THEN :offset + 1 ELSE 1 END, :most)"
-    " FROM app_posts WHERE board_id = :board_id AND state = 'published' AND id >= :id ORDER BY id LIMIT :page"
-)
-LATEST_POSTS = (
-    "SELECT id, author_id, published_at, SUBSTR(body, 1, :most) FROM app_posts"
-    " WHERE board_id = :board_id AND state = 'published' ORDER BY published_at DESC, id DESC LIMIT :page"
-)
-SUMMARY = ("board_id", "summary", "posts", "job_id", "written_at")
-SUGGESTED = "SELECT post_id FROM app_suggestions WHERE job_id = :job_id"
-POST = ("board_id", "author_id", "body", "state", "created_at", "published_at")
-
-# Silent since, but not for ever; and the last who spoke was a person: nobody nudges an empty room day after day.
-QUIET = (
-    "app_boards.state = 'open' AND NOT EXISTS (SELECT 1 FROM app_posts WHERE app_posts.board_id = app_boards.id"
-    " AND app_posts.state = 'published' AND app_posts.published_at > :quiet_since)"
-    " AND (SELECT CASE WHEN app_posts.published_at > :forgotten_since THEN app_posts.author_id END FROM app_posts"
-    " WHERE app_posts.board_id = app_boards.id AND app_posts.state = 'published'"
-    " ORDER BY app_posts.published_at DESC, app_posts.id DESC LIMIT 1) IS NOT NULL"
-    " AND NOT EXISTS (SELECT 1 FROM app_nudges WHERE app_nudges.board_id = app_boards.id AND app_nudges.day = :day"
-    " AND NOT (app_nudges.state = 'asked' AND app_nudges.job_id = :job_id))"
-)
-QUIET_BOARDS = f"SELECT id FROM app_boards WHERE {QUIET} ORDER BY id LIMIT :most"
-IS_QUIET = f"SELECT id FROM app_boards WHERE {QUIET} AND id = :board_id"
-NUDGE = ("board_id", "day", "state", "job_id", "changed_at")
-WHOSE_NUDGE = "SELECT state, job_id FROM app_nudges WHERE board_id = :board_id AND day = :day"
-END_NUDGE = (
-    "UPDATE app_nudges SET state = :state, changed_at = :changed_at"
-    " WHERE board_id = :board_id AND day = :day AND state = 'asked' AND job_id = :job_id"
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    String,
+    Table,
+    and_,
+    case,
+    func,
+    insert,
+    select,
+    update,
 )
 
+from handlers.boards.tables import boards, posts
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
+from handlers.upsert import insert_missing, upsert
+from mayfly import Job
 
-class Post(NamedTuple):
-    """As much of it as is shown to the model. People are numbers there: their names are none of its business."""
+PAGE_SIZE = 500  # posts
+MAX_SHOWN_LENGTH = 1000  # characters of each of the latest posts
+LATEST_POSTS = 30
+MAX_BOARDS = 100  # per run of the scheduled job; the next run finds the others
+
+board_summaries = Table(
+    "app_board_summaries",
+    metadata,
+    Column("board_id", Id, primary_key=True, autoincrement=False),
+    Column("summary", LongText, nullable=False),
+    Column("posts", Integer, nullable=False),
+    Column("job_id", Id, nullable=False),
+    Column("written_at", UtcTimestamp, nullable=False),
+)
+
+suggestions = Table(  # one draft per job, so that a repeated job finds its draft
+    "app_suggestions",
+    metadata,
+    Column("job_id", Id, primary_key=True, autoincrement=False),
+    Column("post_id", Id, nullable=False),
+)
+
+nudges = Table(  # one per board and day, written before the model is called
+    "app_nudges",
+    metadata,
+    Column("board_id", Id, primary_key=True, autoincrement=False),
+    Column("day", String(10), primary_key=True),  # in UTC, as 2026-05-04
+    Column("state", String(16), nullable=False),  # asked, silent or posted
+    Column("job_id", Id, nullable=False),
+    Column("changed_at", UtcTimestamp, nullable=False),
+)
+
+# --- boards and posts -------------------------------------------------------------------------------------
+
+
+class PostExcerpt(NamedTuple):
+    """The part of a post that the model gets. Authors are numbers: the model must not learn their names."""
 
     id: int
     author_id: int | None
@@ -59,117 +75,145 @@ class Post(NamedTuple):
 
 
 def title_of(job: Job, board_id: int) -> str | None:
-    found = job.read(lambda connection: connection.execute(TITLE, {"board_id": board_id}).scalar())
-    return None if found is None else str(found)
+    query = select(boards.c.title).where(boards.c.id == board_id, boards.c.state != "archived")
+    return job.read(lambda connection: connection.scalar(query))
 
 
 def count_posts(job: Job, board_id: int) -> int:
-    return int(job.read(lambda connection: connection.execute(COUNT, {"board_id": board_id}).scalar()))
+    query = select(func.count()).select_from(posts).where(*_published(board_id))
+    return job.read(lambda connection: int(connection.execute(query).scalar_one()))
 
 
-def posts_from(job: Job, board_id: int, post_id: int, offset: int, most: int) -> list[Post]:
-    """In the order of their ids, the first from that character on, each with so many characters at most."""
-    asked = {"board_id": board_id, "id": post_id, "offset": offset, "most": most, "page": PAGE}
-    return _posts(job, PAGE_OF_POSTS, asked)
+def posts_from(job: Job, board_id: int, post_id: int, offset: int, max_length: int) -> list[PostExcerpt]:
+    """In the order of their ids, the first one from the character `offset` on."""
+    start = case((posts.c.id == post_id, offset + 1), else_=1)
+    query = _excerpts(board_id, func.substr(posts.c.body, start, max_length)).where(posts.c.id >= post_id)
+    return _read(job, query.order_by(posts.c.id).limit(PAGE_SIZE))
 
 
-def latest_posts(job: Job, board_id: int) -> list[Post]:
+def latest_posts(job: Job, board_id: int) -> list[PostExcerpt]:
     """The newest first."""
-    return _posts(job, LATEST_POSTS, {"board_id": board_id, "most": SHOWN_LENGTH, "page": LATEST})
+    query = _excerpts(board_id, func.substr(posts.c.body, 1, MAX_SHOWN_LENGTH))
+    return _read(job, query.order_by(posts.c.published_at.desc(), posts.c.id.desc()).limit(LATEST_POSTS))
 
 
-def _posts(job: Job, statement: str, asked: dict[str, Any]) -> list[Post]:
-    rows = job.read(lambda connection: connection.execute(statement, asked).all())
-    return [Post(id, author, at and utc_from_driver(at), text) for id, author, at, text in rows]
+def _published(board_id: int) -> tuple[ColumnElement[bool], ...]:
+    return posts.c.board_id == board_id, posts.c.state == "published"
 
 
-def write_summary(job: Job, board_id: int, summary: str, posts: int) -> None:
-    row = {"board_id": board_id, "summary": summary, "posts": posts, "job_id": job.id, "written_at": job.now}
-
-    def write(connection: Any) -> None:
-        connection.execute(connection.dialect.upsert("app_board_summaries", ("board_id",), SUMMARY), row)
-
-    job.write(write)
+def _excerpts(board_id: int, text: ColumnElement[str]) -> Select[Any]:
+    return select(posts.c.id, posts.c.author_id, posts.c.published_at, text).where(*_published(board_id))
 
 
-def suggested_by(job: Job) -> int | None:
-    found = job.read(lambda connection: connection.execute(SUGGESTED, {"job_id": job.id}).scalar())
-    return None if found is None else int(found)
+def _read(job: Job, query: Select[Any]) -> list[PostExcerpt]:
+    return job.read(lambda connection: [PostExcerpt._make(row) for row in connection.execute(query)])
+
+
+# --- what the model wrote ---------------------------------------------------------------------------------
+
+
+def write_summary(job: Job, board_id: int, summary: str, post_count: int) -> None:
+    row = {"board_id": board_id, "summary": summary, "posts": post_count, "job_id": job.id, "written_at": job.now}
+    job.write(lambda connection: upsert(connection, board_summaries, row))
+
+
+def suggested_post(job: Job) -> int | None:
+    return job.read(lambda connection: _suggested_post(connection, job.id))
+
+
+def _suggested_post(connection: Connection, job_id: int) -> int | None:
+    return connection.scalar(select(suggestions.c.post_id).where(suggestions.c.job_id == job_id))
 
 
 def write_suggestion(job: Job, board_id: int, text: str) -> int:
-    """One draft a job, however often it is written: the row that names it is in the same transaction."""
-    post = {"board_id": board_id, "author_id": None, "body": text, "state": "draft", "created_at": job.now}
+    """Insert one draft per job, even if it is repeated; returns the id of the post."""
+    draft = {"board_id": board_id, "body": text, "state": "draft", "created_at": job.now}
 
-    def write(connection: Any) -> int:
-        already = connection.execute(SUGGESTED, {"job_id": job.id}).scalar()
-        if already is not None:
-            return int(already)
-        post_id = insert_post(connection, {**post, "published_at": None})
-        row = {"job_id": job.id, "post_id": post_id}
-        connection.execute(connection.dialect.insert("app_suggestions", tuple(row)), row)
+    def write(connection: Connection) -> int:
+        existing = _suggested_post(connection, job.id)
+        if existing is not None:
+            return existing
+        post_id = _insert_post(connection, draft)
+        connection.execute(insert(suggestions).values(job_id=job.id, post_id=post_id))
         return post_id
 
     return job.write(write)
 
 
-def insert_post(connection: Any, row: dict[str, Any]) -> int:
-    statement = connection.dialect.insert("app_posts", POST)
-    if connection.dialect.has_insert_returning:
-        return int(connection.execute(f"{statement} RETURNING id", row).scalar())
-    return int(connection.execute(statement, row).lastrowid)
+def _insert_post(connection: Connection, row: dict[str, Any]) -> int:
+    key = connection.execute(insert(posts).values(**row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
-class Quiet(NamedTuple):
-    """What makes a board one that went quiet."""
+# --- nudges -----------------------------------------------------------------------------------------------
+
+
+class QuietPeriod(NamedTuple):
+    """A board is quiet if its last post is older than `after` and younger than `until`."""
 
     after: timedelta
     until: timedelta
-
-    def asked(self, job: Job) -> dict[str, Any]:
-        now = job.now
-        return {
-            "quiet_since": now - self.after, "forgotten_since": now - self.until, "day": day_of(now),
-            "job_id": job.id,
-        }  # fmt: skip
 
 
 def day_of(now: datetime) -> str:
     return f"{now:%Y-%m-%d}"
 
 
-def quiet_boards(job: Job, quiet: Quiet) -> list[int]:
-    asked = {**quiet.asked(job), "most": MOST_BOARDS}
-    return [int(each) for each in job.read(lambda connection: connection.execute(QUIET_BOARDS, asked).scalars())]
+def quiet_boards(job: Job, quiet: QuietPeriod) -> Sequence[int]:
+    query = _quiet(job, quiet).order_by(boards.c.id).limit(MAX_BOARDS)
+    return job.read(lambda connection: connection.scalars(query).all())
 
 
-def claim_nudge(job: Job, board_id: int, quiet: Quiet) -> str | None:
-    """The day whose nudge of this board is ours to decide; None if it is not quiet, or another's."""
-    asked = {**quiet.asked(job), "board_id": board_id}
-    row = {"board_id": board_id, "day": asked["day"], "state": "asked", "job_id": job.id, "changed_at": job.now}
+def _quiet(job: Job, quiet: QuietPeriod) -> Select[int]:
+    """Open boards without recent posts whose last post is by a person, and which no other job has nudged today."""
+    now = job.now
+    on_board = and_(posts.c.board_id == boards.c.id, posts.c.state == "published")
+    has_recent = select(posts.c.id).where(on_board, posts.c.published_at > now - quiet.after)
+    last_author = (
+        select(case((posts.c.published_at > now - quiet.until, posts.c.author_id)))
+        .where(on_board)
+        .order_by(posts.c.published_at.desc(), posts.c.id.desc())
+        .limit(1)
+    )
+    is_own = and_(nudges.c.state == "asked", nudges.c.job_id == job.id)
+    nudged = select(nudges.c.day).where(nudges.c.board_id == boards.c.id, nudges.c.day == day_of(now), ~is_own)
+    return select(boards.c.id).where(
+        boards.c.state == "open",
+        ~has_recent.exists(),
+        last_author.scalar_subquery().is_not(None),
+        ~nudged.exists(),
+    )
 
-    def claim(connection: Any) -> bool:
-        if connection.execute(IS_QUIET, asked).first() is None:
+
+def claim_nudge(job: Job, board_id: int, quiet: QuietPeriod) -> str | None:
+    """Returns the day if this job may nudge this board today; None if it is not quiet, or another job's."""
+    is_quiet = _quiet(job, quiet).where(boards.c.id == board_id)
+    day = day_of(job.now)
+    row = {"board_id": board_id, "day": day, "state": "asked", "job_id": job.id, "changed_at": job.now}
+    owner = select(nudges.c.state, nudges.c.job_id).where(nudges.c.board_id == board_id, nudges.c.day == day)
+
+    def claim(connection: Connection) -> bool:
+        if connection.execute(is_quiet).first() is None:
             return False
-        connection.execute(connection.dialect.insert_missing("app_nudges", ("board_id", "day"), NUDGE), row)
-        whose = connection.execute(WHOSE_NUDGE, {"board_id": board_id, "day": row["day"]}).first()
-        return tuple(whose) == ("asked", job.id)
+        insert_missing(connection, nudges, row)
+        return tuple(connection.execute(owner).one()) == ("asked", job.id)
 
-    return asked["day"] if job.write(claim) else None
+    return day if job.write(claim) else None
 
 
 def end_nudge(job: Job, board_id: int, day: str, text: str | None) -> bool:
-    """Post it, or stay silent. The row leaves `asked` once, and the post comes with that: whether it was now."""
-    now = job.now
-    state = "posted" if text else "silent"
-    row = {"board_id": board_id, "day": day, "job_id": job.id, "changed_at": now, "state": state}
-    post = {"board_id": board_id, "author_id": None, "body": text, "state": "published", "created_at": now}
+    """Post the text, if any. Returns whether this job did: the row leaves `asked` once, together with the post."""
+    now, n = job.now, nudges.c
+    is_own = and_(n.board_id == board_id, n.day == day, n.state == "asked", n.job_id == job.id)
+    end = update(nudges).where(is_own).values(state="posted" if text else "silent", changed_at=now)
+    post = {"board_id": board_id, "body": text, "state": "published", "created_at": now, "published_at": now}
 
-    def end(connection: Any) -> bool:
-        if not connection.execute(END_NUDGE, row).rowcount:
+    def write(connection: Connection) -> bool:
+        if not connection.execute(end).rowcount:
             return False
         if text:
-            insert_post(connection, {**post, "published_at": now})
+            _insert_post(connection, post)
         return True
 
-    return job.write(end)
+    return job.write(write)

@@ -1,36 +1,36 @@
-"""Boards and their posts: published to other places, closed, archived; nothing is told or published twice."""
+"""Boards and their posts: posts are published to channels, boards are closed and archived; each exactly once."""
 
-from handlers.boards.payloads import Board, Nothing, Post
+from handlers.boards.payloads import BoardPayload, DuePosts, PostPayload
 from mayfly import Job, handler
 
-__handlers__ = ()  # all are here; what they need is imported by the runner that has such a job
+__handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 
-# Tried for a quarter of an hour: longer than most servers are away, and well before they forget the post's key.
+# Retried for a quarter of an hour: longer than most outages, and shorter than channels remember the idempotency key.
 @handler("publish_post", lane="misc", timeout=40, ack="each", backoff_base=30)
-def publish_post(job: Job, post: Post) -> dict[str, str | None]:
-    from handlers.boards.publishing import publish
+def publish_post(job: Job, wanted: PostPayload) -> dict[str, str | None]:
+    from handlers.boards.publication import publish
 
-    return publish(job, post.post)
+    return publish(job, wanted.post)
 
 
 @handler("publish_due_posts", lane="misc")
-def publish_due_posts(job: Job, _nothing: Nothing) -> dict[str, int]:
+def publish_due_posts(job: Job, _nothing: DuePosts) -> dict[str, int]:
     """By schedule, every minute."""
-    from handlers.boards.publishing import queue_due
+    from handlers.boards.publication import enqueue_due_posts
 
-    return {"queued": queue_due(job)}
+    return {"queued": enqueue_due_posts(job)}
 
 
 @handler("close_board", lane="misc")
-def close_board(job: Job, board: Board) -> dict[str, int]:
-    from handlers.boards.closing import close
+def close_board(job: Job, wanted: BoardPayload) -> dict[str, int]:
+    from handlers.boards.closure import close
 
-    return close(job, board.board)
+    return close(job, wanted.board)
 
 
 @handler("archive_board", lane="misc", requires=("BOARD_ARCHIVES",))
-def archive_board(job: Job, board: Board) -> dict[str, int | str]:
-    from handlers.boards.archiving import archive
+def archive_board(job: Job, wanted: BoardPayload) -> dict[str, int | str]:
+    from handlers.boards.archive import archive
 
-    return archive(job, board.board)
+    return archive(job, wanted.board)

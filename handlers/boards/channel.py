@@ -1,39 +1,39 @@
-"""Where a post goes besides its board, and the credential for it: by the name of a setting, never in a table."""
+"""The channel of a post and its credential, which is a setting: the table has only its name."""
 
 import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit, urlunsplit
 
 from handlers.boards.tables import PostRow
-from handlers.outside import Answer, given_by_people
+from handlers.http import HttpResponse, client_for_user_url
 from mayfly import Cancel, Dead, setting
 
-# Whoever may add a channel could otherwise name any setting, and have it sent to an address of his own.
+# Otherwise a user who may add channels could have any setting sent to a server of their own.
 CREDENTIAL = r"CHANNEL_[A-Z0-9_]{1,56}"
 URL = r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?([/?][!-~]*)?"
 ANSWER_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
-class Channel:
+class PostChannel:
     kind: str
     url: str
     secret: str = field(repr=False)
 
     @property
-    def who(self) -> str:
-        """Its host alone: the path of a webhook is as good as a password."""
+    def host(self) -> str:
+        """For logs and errors: the path of a webhook is a secret."""
         return urlsplit(self.url).hostname or ""
 
-    def post(self, below: str, body: bytes, headers: dict[str, str]) -> Answer:
-        """To its URL, or to a path below it."""
+    def post(self, below: str, body: bytes, headers: dict[str, str]) -> HttpResponse:
+        """POST to its URL, or to a path below it."""
         parts = urlsplit(self.url)
         path = f"{parts.path.rstrip('/')}{below}" if below else urlunsplit(("", "", parts.path, parts.query, ""))
-        outside = given_by_people(f"{parts.scheme}://{parts.netloc}", answer_seconds=ANSWER_SECONDS)
-        return outside.call("POST", path, body, {"Content-Type": "application/json", **headers})
+        client = client_for_user_url(f"{parts.scheme}://{parts.netloc}", answer_seconds=ANSWER_SECONDS)
+        return client.call("POST", path, body, {"Content-Type": "application/json", **headers})
 
 
-def channel_of(post: PostRow) -> Channel:
+def channel_of(post: PostRow) -> PostChannel:
     if post.kind is None or post.url is None or post.credential is None:
         raise Dead(f"there is no channel {post.channel_id}")
     if not re.fullmatch(URL, post.url):
@@ -43,6 +43,6 @@ def channel_of(post: PostRow) -> Channel:
     secret = setting(post.credential, "")
     if not secret:
         raise Cancel(f"integration not configured: {post.credential}")
-    if not (secret.isascii() and secret.isprintable()):  # a header refuses it, with the secret in its words
+    if not (secret.isascii() and secret.isprintable()):  # the error message of the HTTP client would quote it
         raise Dead(f"{post.credential} must be one line of ASCII")
-    return Channel(post.kind, post.url, secret)
+    return PostChannel(post.kind, post.url, secret)

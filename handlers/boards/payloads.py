@@ -1,15 +1,15 @@
-"""Which post and which board: all else is in the tables."""
+"""The payloads of boards: ids, since everything else is in the tables."""
 
-from handlers.fields import Id, Payload
+from handlers.payloads import Id, Payload
 
 
-class Post(Payload):
+class PostPayload(Payload):
     post: Id
 
 
-class Board(Payload):
+class BoardPayload(Payload):
     board: Id
 
 
-class Nothing(Payload):
-    """By schedule."""
+class DuePosts(Payload):
+    """No fields: enqueued by schedule."""

@@ -1,39 +1,84 @@
-"""What boards, posts and their members are read and changed by."""
+"""The tables of people, boards, their members and posts, and the queries of this area."""
 
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from mayfly import Job, utc_from_driver
+from sqlalchemy import (
+    Column,
+    Connection,
+    RowMapping,
+    Select,
+    String,
+    Table,
+    Update,
+    case,
+    or_,
+    select,
+    update,
+)
+
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
+from mayfly import Job
+
+people = Table(
+    "app_people",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("email", String(190), nullable=False),
+    Column("name", String(190), nullable=False),
+    Column("created_at", UtcTimestamp, nullable=False),
+)
+
+boards = Table(
+    "app_boards",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("title", String(190), nullable=False),
+    Column("state", String(16), nullable=False),  # open, closed or archived
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("closed_at", UtcTimestamp),
+    Column("archived_at", UtcTimestamp),
+    Column("archive", String(190)),  # name of the zip file
+)
+
+members = Table(
+    "app_members",
+    metadata,
+    Column("board_id", Id, primary_key=True, autoincrement=False),
+    Column("person_id", Id, primary_key=True, autoincrement=False),
+    Column("joined_at", UtcTimestamp, nullable=False),
+)
+
+channels = Table(
+    "app_channels",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("kind", String(16), nullable=False),  # mastodon or webhook
+    Column("url", String(500), nullable=False),
+    Column("credential", String(64), nullable=False),  # name of the setting that holds the secret
+)
+
+posts = Table(
+    "app_posts",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("board_id", Id, nullable=False),
+    Column("author_id", Id),  # NULL: the co-facilitator
+    Column("body", LongText, nullable=False),
+    Column("state", String(16), nullable=False),  # draft, scheduled, published or withdrawn
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("channel_id", Id),  # where it is published besides its board
+    Column("publish_at", UtcTimestamp),
+    Column("published_at", UtcTimestamp),
+    Column("remote_id", String(190)),  # id in the channel
+    Column("queued_at", UtcTimestamp),  # when publish_due_posts enqueued it
+)
 
 # --- posts ------------------------------------------------------------------------------------------------
 
-POST = (
-    "SELECT p.id, p.board_id, p.author_id, p.body, p.state, p.created_at, p.publish_at, p.remote_id,"
-    " b.state, p.channel_id, c.kind, c.url, c.credential"
-    " FROM app_posts p LEFT JOIN app_boards b ON b.id = p.board_id LEFT JOIN app_channels c ON c.id = p.channel_id"
-    " WHERE p.id = :id"
-)
-# The state comes last: MySQL sets columns from left to right, and would look at the new one. A post that was
-# withdrawn while it was on its way stays so, with the id of what is out there.
-PUBLISHED = (
-    "UPDATE app_posts SET published_at = :now, remote_id = :remote_id,"
-    " state = CASE WHEN state = 'scheduled' THEN 'published' ELSE state END WHERE id = :id"
-)
-# Each time that a post is scheduled for becomes one job: whatever became of it, this is not asked again before the
-# post has a later time.
-DUE = (
-    "SELECT p.id FROM app_posts p WHERE p.state = 'scheduled' AND p.publish_at <= :now"
-    " AND (p.queued_at IS NULL OR p.queued_at < p.publish_at)"
-    " AND EXISTS (SELECT 1 FROM app_boards b WHERE b.id = p.board_id AND b.state = 'open')"
-    " ORDER BY p.publish_at, p.id LIMIT :most"
-)
-QUEUED = "UPDATE app_posts SET queued_at = :now WHERE {ids of id}"
-HANDED_OVER_AT = "SELECT changed_at FROM app_effects WHERE effect_key = :key"
-KEEP_AGE = "UPDATE app_effects SET changed_at = :at WHERE effect_key = :key AND state = 'handed over'"
-
 
 class PostRow(NamedTuple):
-    """A post with its board's state, and where it goes besides."""
+    """A post with the state of its board and its channel."""
 
     id: int
     board_id: int
@@ -51,31 +96,66 @@ class PostRow(NamedTuple):
 
 
 def find_post(job: Job, post_id: int) -> PostRow | None:
-    found = job.read(lambda connection: connection.execute(POST, {"id": post_id}).first())
-    if found is None:
-        return None
-    row = PostRow(*found)
-    publish_at = None if row.publish_at is None else utc_from_driver(row.publish_at)
-    return row._replace(created_at=utc_from_driver(row.created_at), publish_at=publish_at)
+    p, c = posts.c, channels.c
+    query = (
+        select(
+            p.id, p.board_id, p.author_id, p.body, p.state, p.created_at, p.publish_at, p.remote_id,
+            boards.c.state, p.channel_id, c.kind, c.url, c.credential,
+        )
+        .select_from(posts.outerjoin(boards, boards.c.id == p.board_id).outerjoin(channels, c.id == p.channel_id))
+        .where(p.id == post_id)
+    )  # fmt: skip
+
+    def find(connection: Connection) -> PostRow | None:
+        row = connection.execute(query).first()
+        return None if row is None else PostRow._make(row)
+
+    return job.read(find)
+
+
+def mark_published(post_id: int, now: datetime, remote_id: str | None) -> Update:
+    """A post that was withdrawn meanwhile stays withdrawn, with the id of its published copy."""
+    state = case((posts.c.state == "scheduled", "published"), else_=posts.c.state)
+    return update(posts).where(posts.c.id == post_id).values(published_at=now, remote_id=remote_id, state=state)
+
+
+def due_posts(now: datetime, limit: int) -> Select[Any]:
+    """Each `publish_at` of a post is enqueued once: a post is due again only when it gets a later one."""
+    p = posts.c
+    return (
+        select(p.id)
+        .where(
+            p.state == "scheduled",
+            p.publish_at <= now,
+            or_(p.queued_at.is_(None), p.queued_at < p.publish_at),
+            select(boards.c.id).where(boards.c.id == p.board_id, boards.c.state == "open").exists(),
+        )
+        .order_by(p.publish_at, p.id)
+        .limit(limit)
+    )
+
+
+def posts_after(job: Job, board_id: int, after: int, limit: int) -> list[dict[str, Any]]:
+    """As they are exported."""
+    p = posts.c
+    query = (
+        select(
+            p.id, p.author_id, people.c.name.label("author"), p.body, p.state, p.created_at, p.publish_at,
+            p.published_at, p.channel_id, p.remote_id,
+        )
+        .select_from(posts.outerjoin(people, people.c.id == p.author_id))
+        .where(p.board_id == board_id, p.id > after)
+        .order_by(p.id)
+        .limit(limit)
+    )  # fmt: skip
+    return job.read(lambda connection: [_exported(row) for row in connection.execute(query).mappings()])
+
+
+def _exported(row: RowMapping) -> dict[str, Any]:
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()}
 
 
 # --- boards -----------------------------------------------------------------------------------------------
-
-BOARD = "SELECT id, title, state, created_at, closed_at, archived_at, archive FROM app_boards WHERE id = :id"
-CLOSE = "UPDATE app_boards SET state = 'closed', closed_at = :now WHERE id = :id AND state = 'open'"
-ARCHIVE = (
-    "UPDATE app_boards SET state = 'archived', archived_at = :now, archive = :archive"
-    " WHERE id = :id AND state = 'closed'"
-)
-MEMBERS = (
-    "SELECT m.person_id, p.name, p.email, m.joined_at FROM app_members m JOIN app_people p ON p.id = m.person_id"
-    " WHERE m.board_id = :board_id AND m.person_id > :after ORDER BY m.person_id LIMIT :most"
-)
-POSTS = (
-    "SELECT p.id, p.author_id, a.name, p.body, p.state, p.created_at, p.publish_at, p.published_at, p.channel_id,"
-    " p.remote_id FROM app_posts p LEFT JOIN app_people a ON a.id = p.author_id"
-    " WHERE p.board_id = :board_id AND p.id > :after ORDER BY p.id LIMIT :most"
-)
 
 
 class BoardRow(NamedTuple):
@@ -88,39 +168,36 @@ class BoardRow(NamedTuple):
     archive: str | None
 
 
-class Member(NamedTuple):
+class BoardMember(NamedTuple):
     id: int
     name: str
     email: str
     joined_at: datetime
 
 
-def find_board(connection: Any, board_id: int) -> BoardRow | None:
-    found = connection.execute(BOARD, {"id": board_id}).first()
-    if found is None:
-        return None
-    board_id, title, state, created_at, closed_at, archived_at, archive = found
-    return BoardRow(board_id, title, state, utc_from_driver(created_at), _utc(closed_at), _utc(archived_at), archive)
+def find_board(connection: Connection, board_id: int) -> BoardRow | None:
+    columns = [boards.c[name] for name in BoardRow._fields]
+    row = connection.execute(select(*columns).where(boards.c.id == board_id)).first()
+    return None if row is None else BoardRow._make(row)
 
 
-def members_after(job: Job, board_id: int, after: int, most: int) -> list[Member]:
-    asked = {"board_id": board_id, "after": after, "most": most}
-    found = job.read(lambda connection: connection.execute(MEMBERS, asked).all())
-    return [Member(person, name, email, utc_from_driver(at)) for person, name, email, at in found]
+def mark_closed(board_id: int, now: datetime) -> Update:
+    is_open = (boards.c.id == board_id) & (boards.c.state == "open")
+    return update(boards).where(is_open).values(state="closed", closed_at=now)
 
 
-def posts_after(job: Job, board_id: int, after: int, most: int) -> list[dict[str, Any]]:
-    """As they are exported."""
-    asked = {"board_id": board_id, "after": after, "most": most}
-    names = ("id", "author_id", "author", "body", "state", "created_at", "publish_at", "published_at", "channel_id",
-             "remote_id")  # fmt: skip
-    found = job.read(lambda connection: connection.execute(POSTS, asked).all())
-    return [dict(zip(names, (*each[:5], *map(_text, each[5:8]), *each[8:]), strict=True)) for each in found]
+def mark_archived(board_id: int, now: datetime, archive: str) -> Update:
+    is_closed = (boards.c.id == board_id) & (boards.c.state == "closed")
+    return update(boards).where(is_closed).values(state="archived", archived_at=now, archive=archive)
 
 
-def _utc(value: Any) -> datetime | None:
-    return None if value is None else utc_from_driver(value)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else utc_from_driver(value).isoformat()
+def members_after(job: Job, board_id: int, after: int, limit: int) -> list[BoardMember]:
+    m = members.c
+    query = (
+        select(m.person_id, people.c.name, people.c.email, m.joined_at)
+        .join_from(members, people, people.c.id == m.person_id)
+        .where(m.board_id == board_id, m.person_id > after)
+        .order_by(m.person_id)
+        .limit(limit)
+    )
+    return job.read(lambda connection: [BoardMember._make(row) for row in connection.execute(query)])

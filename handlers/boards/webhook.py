@@ -1,17 +1,17 @@
-"""A post as a webhook, signed by the rules of Standard Webhooks: the receiver knows us, and a second copy."""
+"""Publish a post as a signed webhook (Standard Webhooks): receivers can verify it and detect duplicates."""
 
 import json
 from base64 import b64decode
 from datetime import datetime
 from typing import Any
 
-from handlers.boards.channel import Channel
+from handlers.boards.channel import PostChannel
 from handlers.boards.tables import PostRow
 from mayfly import Dead
 
 
-def send(channel: Channel, post: PostRow, key: str, now: datetime) -> str:
-    """The key: a receiver has no other name for it. Each try has its own time, for receivers that refuse old ones."""
+def send(channel: PostChannel, post: PostRow, key: str, now: datetime) -> str:
+    """Returns the key. Each try has its own timestamp, since receivers refuse old ones."""
     body = json.dumps(content(post), ensure_ascii=False, separators=(",", ":"))
     headers = {
         "webhook-id": key,
@@ -23,10 +23,10 @@ def send(channel: Channel, post: PostRow, key: str, now: datetime) -> str:
 
 
 def content(post: PostRow) -> dict[str, Any]:
-    """The same each time: whoever gets it twice can compare."""
+    """The same for every try, so that a receiver can compare."""
     at = post.publish_at or post.created_at
-    told = {"id": post.id, "board_id": post.board_id, "author_id": post.author_id, "body": post.body}
-    return {"type": "post.published", "timestamp": at.isoformat(), "data": told}
+    data = {"id": post.id, "board_id": post.board_id, "author_id": post.author_id, "body": post.body}
+    return {"type": "post.published", "timestamp": at.isoformat(), "data": data}
 
 
 def _signature(secret: str, key: str, now: datetime, body: str) -> str:
@@ -38,7 +38,7 @@ def _signature(secret: str, key: str, now: datetime, body: str) -> str:
 
 
 def _key_in(secret: str) -> bytes:
-    """Read by ourselves: the library passes over what is no base64, and would sign with another key."""
+    """Decoded here: the library ignores characters that are not base64, and would sign with another key."""
     try:
         found = b64decode(secret.removeprefix("whsec_"), validate=True)
     except ValueError:

@@ -1,10 +1,10 @@
-"""Mail: one message a job, from a pool of accounts, and nobody gets it twice without being asked for."""
+"""Mail: one message per job, from a pool of accounts, sent once; digests and invoices."""
 
 from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.payloads import Digest, Invoice, Mail
 from mayfly import Job, handler, setting
 
-__handlers__ = ()  # all are here; what they need is imported by who sends
+__handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 ACCOUNTS = read_accounts(setting("SMTP_ACCOUNTS", ""))
 
@@ -25,7 +25,7 @@ def send_email(job: Job, mail: Mail) -> dict[str, str]:
 
 @handler("send_digest", lane="send_digest")
 def send_digest(job: Job, digest: Digest) -> dict[str, int]:
-    """Of one person, or of all that have news: as jobs of their own."""
+    """For one person, or one job per person with news."""
     from handlers.mail.digest import send_all, send_one
 
     return send_all(job) if digest.person is None else send_one(job, digest.person)

@@ -1,4 +1,4 @@
-"""The pool of accounts that mail is sent from, as the setting SMTP_ACCOUNTS names them."""
+"""The pool of mail accounts, from the setting SMTP_ACCOUNTS."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ TLS_KINDS = ("starttls", "none")
 
 
 class BadAccount(MayflyError):
-    """Names its place in the list and never the account itself: a password is in it."""
+    """Names the position in the list and never the account, which contains a password."""
 
-    def __init__(self, place: int, reason: str) -> None:
-        super().__init__(f"SMTP_ACCOUNTS: number {place} {reason}.")
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"SMTP_ACCOUNTS: number {position} {reason}.")
 
 
 @dataclass(frozen=True)
@@ -30,45 +30,45 @@ class Account:
     daily: int = 500
     at_once: int = 2
     ca_file: str | None = None
-    lanes: tuple[str, ...] = ()  # whose mail it sends; none is named: all
+    lanes: tuple[str, ...] = ()  # whose mail it sends; empty: all
 
     def serves(self, lane: str) -> bool:
         return not self.lanes or lane in self.lanes
 
     @property
     def key(self) -> str:
-        """Of its limits."""
+        """The key of its limits."""
         return f"mail:{self.name}"
 
 
 def read_accounts(text: str) -> tuple[Account, ...]:
-    """Separated by white space: smtp://user:password@host:587?daily=500&at_once=2&from=ann@example.com."""
-    accounts = tuple(_read(place, each) for place, each in enumerate(text.split(), 1))
+    """Separated by whitespace: smtp://user:password@host:587?daily=500&at_once=2&from=ann@example.com."""
+    accounts = tuple(_read(position, each) for position, each in enumerate(text.split(), 1))
     names = [each.name for each in accounts]
-    for place, name in enumerate(names, 1):
-        if name in names[: place - 1]:
-            raise BadAccount(place, "is there twice; say it once, with a higher quota")
+    for position, name in enumerate(names, 1):
+        if name in names[: position - 1]:
+            raise BadAccount(position, "is listed twice; list it once, with a higher quota")
     return accounts
 
 
-def _read(place: int, url: str) -> Account:
+def _read(position: int, url: str) -> Account:
     parts = urlsplit(url)
     options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     unknown = options.keys() - {"from", "daily", "at_once", "tls", "ca", "lanes"}
     if parts.scheme not in USUAL_PORTS or not parts.hostname or unknown:
-        raise BadAccount(place, "must look like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
+        raise BadAccount(position, "must look like smtp://user:password@host:587?daily=500&at_once=2&from=ann@host")
     tls = "tls" if parts.scheme == "smtps" else options.get("tls", "starttls")
     if tls not in ("tls", *TLS_KINDS):
-        raise BadAccount(place, f"has a tls= that is none of {', '.join(TLS_KINDS)}")
+        raise BadAccount(position, f"has a tls= that is none of {', '.join(TLS_KINDS)}")
     user = unquote(parts.username) if parts.username else None
     sender = options.get("from") or user or ""
     if "@" not in sender or not sender.isascii() or not sender.isprintable():
-        raise BadAccount(place, "needs from= and an address")
+        raise BadAccount(position, "needs from= and an address")
     try:
         port = parts.port or USUAL_PORTS[parts.scheme]
         daily, at_once = (int(options.get(name, usual)) for name, usual in (("daily", 500), ("at_once", 2)))
     except ValueError:
-        raise BadAccount(place, "has a port, daily or at_once that is no number") from None
+        raise BadAccount(position, "has a port, daily or at_once that is not a number") from None
     password = unquote(parts.password) if parts.password else None
     name, lanes = f"{sender}/{parts.hostname}:{port}", tuple(filter(None, options.get("lanes", "").split(",")))
     return Account(
@@ -77,7 +77,7 @@ def _read(place: int, url: str) -> Account:
 
 
 def limits_of(accounts: Iterable[Account]) -> list[Any]:
-    """Both have the account's key: a handler that takes it has both, or neither."""
+    """Two limits with the account's key: job.take grants both or neither."""
     return [
         limit
         for each in accounts

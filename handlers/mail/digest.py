@@ -1,97 +1,116 @@
-"""What happened on somebody's boards since the last digest, as one mail; nothing new is no mail."""
+"""Mail each person the new posts on their boards since the last digest. Without news there is no mail."""
 
 from datetime import datetime, timedelta
 from html import escape
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from handlers.mail import tables
+from sqlalchemy import Connection, select, update
+
+from handlers.boards.tables import people
 from handlers.mail.payloads import is_address
-from mayfly import Cancel, Dead, Job, enqueue, enqueue_many, utc_from_driver
+from handlers.mail.tables import add_missing_marks, count_news, digests, newest_news, people_with_news
+from handlers.upsert import insert_missing
+from mayfly import Cancel, Dead, Job, enqueue, enqueue_many
 
-PAGE = 500  # people
-LISTED = 20  # posts in one mail; the others are counted
-EXCERPT = 200  # characters
-FIRST = timedelta(days=7)  # how far the first digest looks back: nobody wants a year in a mail
-# What is published in a transaction is seen when that commits: it could be older than a mark that was set before.
-SETTLED = timedelta(minutes=1)
+PAGE_SIZE = 500  # people
+MAX_LISTED = 20  # posts in one mail; the others are counted
+EXCERPT_LENGTH = 200  # characters
+FIRST_PERIOD = timedelta(days=7)  # covered by the first digest of a person
+# A transaction that publishes may commit later than `published_at`: such a post could be missed by a younger mark.
+COMMIT_MARGIN = timedelta(minutes=1)
 
 
-class News(NamedTuple):
+class NewsItem(NamedTuple):
     board: str
     author: str
     body: str
 
 
+class DigestMark(NamedTuple):
+    """The end of the period of the last digest, and its number."""
+
+    until_at: datetime
+    number: int
+
+
 def send_all(job: Job) -> dict[str, int]:
-    """Let each person with news become a job, in slices: quiet people cost a look, not a job."""
+    """Enqueue one job per person with news, in slices."""
     state = job.state or {"after": 0, "people": 0}
     while page := _page(job, state["after"]):
-        people = _with_news(job, state["after"], page[-1])
+        found = _with_news(job, state["after"], page[-1])
         enqueue_many(
-            {"type": "send_digest", "payload": {"person": each}, "unique_key": f"digest:{each}"} for each in people
+            {"type": "send_digest", "payload": {"person": each}, "unique_key": f"digest:{each}"} for each in found
         )
-        state = {"after": page[-1], "people": state["people"] + len(people)}
-        job.checkpoint(state)  # their jobs are enqueued with it, or neither is
+        state = {"after": page[-1], "people": state["people"] + len(found)}
+        job.checkpoint(state)  # committed together with the jobs
     return {"people": state["people"]}
 
 
 def send_one(job: Job, person_id: int) -> dict[str, int]:
-    person = job.read(lambda connection: connection.execute(tables.PERSON, {"id": person_id}).first())
-    if person is None:
-        raise Cancel(f"there is no person {person_id}")
-    name, email = person
-    if not is_address(email):
-        raise Dead(f"person {person_id} has no address that mail could be sent to")
-    since_at, number = _mark(job, person_id)
-    asked = {"person_id": person_id, "since_at": since_at, "until_at": job.now - SETTLED, "most": LISTED}
-    count, news = job.read(lambda connection: _news(connection, asked))
+    name, email = _person(job, person_id)
+    mark = _load_mark(job, person_id)
+    until_at = job.now - COMMIT_MARGIN
+    count, news = job.read(lambda connection: _news(connection, person_id, mark.until_at, until_at))
     if count == 0:
         return {"posts": 0}
-    mail = {"to": email, "key": f"digest:{person_id}:{number + 1}", **compose(name, count, news)}
-    mark = {"person_id": person_id, "until_at": asked["until_at"], "number": number}
-    is_ours = job.write(lambda connection: _send(connection, mark, mail))
-    return {"posts": count if is_ours else 0}  # otherwise another run for the same person has just sent it
+    mail = {"to": email, "key": f"digest:{person_id}:{mark.number + 1}", **compose(name, count, news)}
+    is_ours = job.write(lambda connection: _send(connection, person_id, mark.number, until_at, mail))
+    return {"posts": count if is_ours else 0}  # 0: another run has just sent it
+
+
+def _person(job: Job, person_id: int) -> tuple[str, str]:
+    query = select(people.c.name, people.c.email).where(people.c.id == person_id)
+    found = job.read(lambda connection: connection.execute(query).first())
+    if found is None:
+        raise Cancel(f"there is no person {person_id}")
+    name, email = found
+    if not is_address(email):
+        raise Dead(f"person {person_id} has no valid mail address")
+    return name, email
 
 
 def _page(job: Job, after: int) -> list[int]:
-    asked = {"after": after, "most": PAGE}
-    return list(job.read(lambda connection: connection.execute(tables.PEOPLE, asked).scalars()))
+    query = select(people.c.id).where(people.c.id > after).order_by(people.c.id).limit(PAGE_SIZE)
+    return job.read(lambda connection: list(connection.scalars(query)))
 
 
 def _with_news(job: Job, after: int, last: int) -> list[int]:
-    pages = {"after": after, "last": last}
-    first = {**pages, "until_at": job.now - FIRST}
-    job.write(lambda connection: connection.execute(tables.MARK_ALL, first))
-    asked = {**pages, "until_at": job.now - SETTLED}
-    return list(job.read(lambda connection: connection.execute(tables.WITH_NEWS, asked).scalars()))
+    now = job.now
+    job.write(lambda connection: connection.execute(add_missing_marks(after, last, now - FIRST_PERIOD)))
+    query = people_with_news(after, last, now - COMMIT_MARGIN)
+    return job.read(lambda connection: list(connection.scalars(query)))
 
 
-def _mark(job: Job, person_id: int) -> tuple[datetime, int]:
-    """Until when the last digest went, and its number."""
-    first = {"person_id": person_id, "until_at": job.now - FIRST, "number": 0}
+def _load_mark(job: Job, person_id: int) -> DigestMark:
+    first = {"person_id": person_id, "until_at": job.now - FIRST_PERIOD, "number": 0}
+    query = select(digests.c.until_at, digests.c.number).where(digests.c.person_id == person_id)
 
-    def look(connection: Any) -> Any:
-        return connection.execute(tables.MARK, first).first()
+    def load(connection: Connection) -> DigestMark | None:
+        row = connection.execute(query).first()
+        return None if row is None else DigestMark._make(row)
 
-    def begin(connection: Any) -> Any:
-        missing = connection.dialect.insert_missing("app_digests", ("person_id",), tables.MARK_COLUMNS)
-        connection.execute(missing, first)
-        return look(connection)
+    def create(connection: Connection) -> DigestMark:
+        insert_missing(connection, digests, first)
+        return DigestMark._make(connection.execute(query).one())
 
-    until_at, number = job.read(look) or job.write(begin)
-    return utc_from_driver(until_at), number
-
-
-def _news(connection: Any, asked: dict[str, Any]) -> tuple[int, list[News]]:
-    """How many there are, and the newest of them by board."""
-    count = connection.execute(tables.COUNT_NEWS, asked).scalar()
-    return count, [News(*each) for each in connection.execute(tables.NEWS, asked).all()] if count else []
+    return job.read(load) or job.write(create)
 
 
-def _send(connection: Any, mark: dict[str, Any], mail: dict[str, Any]) -> bool:
-    """The mark and the mail commit together; whether it was ours to move."""
-    if connection.execute(tables.MOVE_MARK, mark).rowcount == 0:
+def _news(
+    connection: Connection, person_id: int, since_at: datetime, until_at: datetime
+) -> tuple[int, list[NewsItem]]:
+    """The number of new posts, and the newest of them by board."""
+    count = int(connection.execute(count_news(person_id, since_at, until_at)).scalar_one())
+    newest = newest_news(person_id, since_at, until_at, MAX_LISTED)
+    return count, [NewsItem._make(row) for row in connection.execute(newest)] if count else []
+
+
+def _send(connection: Connection, person_id: int, number: int, until_at: datetime, mail: dict[str, Any]) -> bool:
+    """Move the mark and enqueue the mail in one transaction. Of two runs with the same number one moves the mark."""
+    is_unmoved = (digests.c.person_id == person_id) & (digests.c.number == number)
+    move = update(digests).where(is_unmoved).values(until_at=until_at, number=number + 1)
+    if connection.execute(move).rowcount == 0:
         return False
     enqueue("send_email", mail, unique_key=mail["key"], connection=connection)
     return True
@@ -100,20 +119,20 @@ def _send(connection: Any, mark: dict[str, Any], mail: dict[str, Any]) -> bool:
 # --- the mail itself --------------------------------------------------------------------------------------
 
 
-def compose(name: str, count: int, news: list[News]) -> dict[str, str]:
-    """Both ways. Neither is a template, and all that people have typed is escaped in the html."""
+def compose(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
+    """As text and HTML. Neither is a template, and the HTML escapes all user input."""
     heading = f"{count:,} new {'post' if count == 1 else 'posts'} on your boards"
     more = f"And {count - len(news):,} earlier ones." if count > len(news) else ""
     boards = [(title, list(found)) for title, found in groupby(news, key=lambda each: each.board)]
     text = "\n\n".join(
         [f"Dear {name},", heading + ":"]
-        + [f"{title}\n" + "\n".join(f"- {_told(each)}" for each in found) for title, found in boards]
+        + [f"{title}\n" + "\n".join(f"- {_excerpt(each)}" for each in found) for title, found in boards]
         + ([more] if more else [])
     )
     html = "".join(
         [f"<p>Dear {escape(name)},</p><p>{heading}:</p>"]
         + [
-            f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{escape(_told(each))}</li>' for each in found)}</ul>"
+            f"<h2>{escape(title)}</h2><ul>{''.join(f'<li>{escape(_excerpt(each))}</li>' for each in found)}</ul>"
             for title, found in boards
         ]
         + ([f"<p>{more}</p>"] if more else [])
@@ -121,7 +140,7 @@ def compose(name: str, count: int, news: list[News]) -> dict[str, str]:
     return {"subject": heading, "text": f"{text}\n", "html": html}
 
 
-def _told(news: News) -> str:
+def _excerpt(news: NewsItem) -> str:
     body = " ".join(news.body.split())
-    short = body if len(body) <= EXCERPT else f"{body[: EXCERPT - 1]}…"
+    short = body if len(body) <= EXCERPT_LENGTH else f"{body[: EXCERPT_LENGTH - 1]}…"
     return f"{news.author}: {short}"

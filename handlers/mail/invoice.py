@@ -1,4 +1,4 @@
-"""Issue an invoice: a number for its reference, once and without gaps; its PDF; and the mail that carries it."""
+"""Issue an invoice: one number per reference, without gaps; write its PDF; enqueue the mail that carries it."""
 
 import json
 from datetime import datetime
@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from handlers.mail import tables
+from sqlalchemy import Connection, insert, select, update
+
 from handlers.mail.invoice_pdf import require_printable, write_pdf
 from handlers.mail.invoice_sums import add_up, cents
 from handlers.mail.payloads import Invoice
+from handlers.mail.tables import invoice_years, invoices
+from handlers.upsert import insert_missing
 from mayfly import Dead, Job, enqueue, setting
 
 
-class Issued(NamedTuple):
-    """What was written down when it got its number; all that is printed is in the content."""
+class IssuedInvoice(NamedTuple):
+    """As stored; `content` is JSON with everything that is printed."""
 
     year: int
     number: int
@@ -28,10 +31,10 @@ class Issued(NamedTuple):
 
 def send(job: Job, invoice: Invoice) -> dict[str, str]:
     folder = Path(setting("MAIL_ATTACHMENTS"))
-    if not folder.is_absolute():  # cron starts anywhere
+    if not folder.is_absolute():  # the working directory under cron is arbitrary
         raise Dead("MAIL_ATTACHMENTS must be an absolute path")
     seller = setting("INVOICE_SELLER").replace("\\n", "\n").splitlines()
-    require_printable([*seller, *texts_of(invoice)])  # before it has a number, which nothing can take back
+    require_printable([*seller, *texts_of(invoice)])  # before it gets a number, which is final
     today = job.now.astimezone(_zone())
     issued = job.write(partial(issue, invoice=invoice, seller=seller, today=today, now=job.now))
     content = json.loads(issued.content)
@@ -44,29 +47,36 @@ def send(job: Job, invoice: Invoice) -> dict[str, str]:
     return {"number": issued.name, "path": path, "total": str(add_up(invoice.items).total)}
 
 
-def issue(connection: Any, invoice: Invoice, seller: list[str], today: datetime, now: datetime) -> Issued:
-    """The invoice of this reference, now or earlier.
+def issue(
+    connection: Connection, invoice: Invoice, seller: list[str], today: datetime, now: datetime
+) -> IssuedInvoice:
+    """The invoice of this reference, existing or new.
 
-    Whoever numbers holds the row of the year until the commit: no number is taken twice, and none is left out, since
-    one that was counted and not used is rolled back with all else. A rival with the same reference fails at its
-    unique index, is repeated, and finds it.
+    The row of the year is locked until the commit: no number is used twice, and a rollback releases the number with
+    everything else. A concurrent job with the same reference violates the unique index, is repeated, and finds it.
     """
-    found = connection.execute(tables.INVOICE, {"reference": invoice.reference}).first()
+    stored = select(invoices.c.year, invoices.c.number, invoices.c.content)
+    found = connection.execute(stored.where(invoices.c.reference == invoice.reference)).first()
     if found is not None:
-        return Issued(*found)
-    year = {"year": today.year, "last_number": 0}
-    connection.execute(connection.dialect.insert_missing("app_invoice_years", ("year",), tables.YEAR_COLUMNS), year)
-    connection.execute(tables.NEXT_NUMBER, year)
-    number = connection.execute(tables.LAST_NUMBER, year).scalar()
+        return IssuedInvoice._make(found)
     sums = add_up(invoice.items)
     content = {"date": today.date().isoformat(), "seller": seller, "invoice": invoice.model_dump(mode="json")}
-    issued = Issued(today.year, number, json.dumps(content, ensure_ascii=False))
-    row = {
-        "reference": invoice.reference, **issued._asdict(), "currency": invoice.currency, "net": cents(sums.net),
-        "vat": cents(sums.vat), "total": cents(sums.total), "issued_at": now,
-    }  # fmt: skip
-    connection.execute(connection.dialect.insert("app_invoices", tables.INVOICE_COLUMNS), row)
+    number = _next_number(connection, today.year)
+    issued = IssuedInvoice(today.year, number, json.dumps(content, ensure_ascii=False))
+    connection.execute(
+        insert(invoices).values(
+            **issued._asdict(), reference=invoice.reference, currency=invoice.currency, net=cents(sums.net),
+            vat=cents(sums.vat), total=cents(sums.total), issued_at=now,
+        )
+    )  # fmt: skip
     return issued
+
+
+def _next_number(connection: Connection, year: int) -> int:
+    insert_missing(connection, invoice_years, {"year": year, "last_number": 0})
+    this_year = invoice_years.c.year == year
+    connection.execute(update(invoice_years).where(this_year).values(last_number=invoice_years.c.last_number + 1))
+    return int(connection.execute(select(invoice_years.c.last_number).where(this_year)).scalar_one())
 
 
 def texts_of(invoice: Invoice) -> list[str]:
@@ -76,7 +86,7 @@ def texts_of(invoice: Invoice) -> list[str]:
 
 
 def _zone() -> ZoneInfo:
-    """Whose day and year it is."""
+    """The time zone of the invoice's date and year."""
     name = setting("INVOICE_TIMEZONE", "UTC")
     try:
         return ZoneInfo(name)
@@ -84,7 +94,7 @@ def _zone() -> ZoneInfo:
         raise Dead("INVOICE_TIMEZONE must be the name of a time zone, such as Europe/Berlin") from None
 
 
-def _mail(invoice: Invoice, issued: Issued, path: str) -> dict[str, Any]:
+def _mail(invoice: Invoice, issued: IssuedInvoice, path: str) -> dict[str, Any]:
     attached = {"path": path, "name": f"invoice-{issued.name}.pdf", "type": "application/pdf"}
     return {
         "to": invoice.customer.email,

@@ -1,4 +1,4 @@
-"""An invoice as a PDF: the same content gives the same bytes."""
+"""Print an invoice as PDF: the same content gives the same bytes."""
 
 import os
 from collections.abc import Iterable
@@ -24,23 +24,23 @@ try:
 except ModuleNotFoundError:
     raise Dead("invoices need reportlab: pip install 'mayfly-jobs[invoice]'") from None
 
-PLAIN = "Helvetica"  # every reader of PDF has it, and it knows western letters alone
+PLAIN = "Helvetica"  # built into every PDF reader; Western European characters only
 SIZE = 9
 GREY = colors.HexColor("#666666")
 WIDTHS = [86 * mm, 22 * mm, 26 * mm, 14 * mm, 26 * mm]
 
 
 def require_printable(texts: Iterable[str]) -> None:
-    """What the font lacks would be printed as a box, and nobody would know before the customer writes."""
-    known = letters_of(_font())
+    """A character that the font lacks would be printed as a box."""
+    known = characters_of(_font())
     for each in texts:
-        missing = next((letter for letter in each if letter not in known), None)
+        missing = next((character for character in each if character not in known), None)
         if missing is not None:
             raise Dead(f"the font of invoices has no {missing!r}: name a file.ttf that has it in INVOICE_FONT")
 
 
 def write_pdf(path: Path, number: str, content: dict[str, Any]) -> None:
-    """Aside and renamed. One that is there is left as it was sent, whatever a newer library would make of it."""
+    """Atomically. An existing file stays as it was sent, even if a newer library would print it differently."""
     if path.exists():
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,17 +122,17 @@ def _lines(texts: Iterable[str], font: str) -> list[Flowable]:
 
 
 def _paragraph(text: str, font: str) -> Paragraph:
-    """Escaped: reportlab reads tags in it, and some of them fetch pictures or are evaluated."""
+    """Escaped: reportlab interprets tags, and some of them load images or evaluate code."""
     return Paragraph(escape(text), ParagraphStyle("plain", fontName=font, fontSize=SIZE, leading=SIZE + 3))
 
 
 def _price(price: Decimal) -> str:
-    """With all its digits, and two at least."""
+    """With all its decimals, and at least two."""
     return f"{price:,.2f}" if price == round(price, 2) else f"{price:,f}"
 
 
 def _font() -> str:
-    """The name under which reportlab knows it."""
+    """The name under which it is registered in reportlab."""
     path = setting("INVOICE_FONT", "")
     if not path:
         return PLAIN
@@ -143,7 +143,7 @@ def _font() -> str:
     return path
 
 
-def letters_of(font: str) -> set[str]:
+def characters_of(font: str) -> set[str]:
     if font == PLAIN:
         known = (bytes([code]).decode("cp1252", "ignore") for code in range(32, 256))
         return {each for each in known if each.isprintable() and each}

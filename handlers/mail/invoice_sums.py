@@ -1,7 +1,7 @@
-"""Add up an invoice. Pure, and in decimal numbers.
+"""Compute the sums of an invoice. Pure, in decimal arithmetic.
 
 Each line is rounded to cents, half a cent away from zero; then the VAT of each rate, on the sum of its lines. All
-else is a sum of those, so that no cent is lost on the way.
+other figures are sums of rounded values, so the totals add up.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ CENT = Decimal("0.01")
 
 
 class RateSum(NamedTuple):
-    """All lines of one rate."""
+    """All lines with one VAT rate."""
 
     rate: Decimal
     net: Decimal
@@ -49,9 +49,9 @@ def add_up(items: Iterable[Item]) -> Sums:
 
 
 def cents(amount: Decimal) -> int:
-    """Of a rounded one."""
+    """Of a rounded amount."""
     return int(amount.scaleb(2))
 
 
 def _rounded(amount: Decimal) -> Decimal:
-    return amount.quantize(CENT, ROUND_HALF_UP) + 0  # and no minus before a zero
+    return amount.quantize(CENT, ROUND_HALF_UP) + 0  # + 0: no minus sign on zero

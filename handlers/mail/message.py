@@ -1,4 +1,4 @@
-"""A mail as it is sent: templates rendered in a sandbox, attachments read, headers that nobody can smuggle into."""
+"""Build the message of a mail: render templates in a sandbox, read attachments, prevent header injection."""
 
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -10,11 +10,11 @@ from typing import Any
 from handlers.mail.payloads import Attachment, Mail
 from mayfly import Dead, setting
 
-MOST_ATTACHED = 20 << 20  # bytes, of all together
+MAX_ATTACHMENT_BYTES = 20 << 20  # of all together
 
 
 def compose(mail: Mail, sender: str, key: str) -> bytes:
-    """The same key gives the same Message-ID, so that even a receiver can tell a second copy."""
+    """The same key gives the same Message-ID, so that receivers can detect duplicates."""
     subject, text, html = (_rendered(mail, part) for part in ("subject", "text", "html"))
     message = EmailMessage(policy=SMTP)
     message["From"], message["To"] = sender, mail.to
@@ -30,11 +30,11 @@ def compose(mail: Mail, sender: str, key: str) -> bytes:
     elif html is not None:
         message.set_content(html, subtype="html")
     _attach(message, mail.attachments)
-    return _way_out(mail.unsubscribe) + message.as_bytes()
+    return _unsubscribe_headers(mail.unsubscribe) + message.as_bytes()
 
 
-def _way_out(link: str | None) -> bytes:
-    """By RFC 2369 and 8058. As bytes, because the email package breaks and encodes an address that is long."""
+def _unsubscribe_headers(link: str | None) -> bytes:
+    """RFC 2369 and 8058. As bytes, because the email package folds and encodes long URLs."""
     if link is None:
         return b""
     one_click = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n" if link.startswith("https://") else ""
@@ -42,7 +42,7 @@ def _way_out(link: str | None) -> bytes:
 
 
 def _header(text: str) -> str:
-    """Once more, for what a template made of it."""
+    """Checked again, because a template may have rendered it."""
     if not text.isprintable():
         raise Dead("the subject, once rendered, is more than one line of printable characters")
     return text
@@ -53,7 +53,7 @@ def _rendered(mail: Mail, part: str) -> str | None:
     if source is None or mail.context is None:
         return source
     try:
-        from jinja2 import StrictUndefined, TemplateError  # here: most mails come without a context
+        from jinja2 import StrictUndefined, TemplateError  # slow to import, and most mails have no context
         from jinja2.sandbox import ImmutableSandboxedEnvironment
     except ModuleNotFoundError:
         raise Dead("mails with a context need Jinja2: pip install 'mayfly-jobs[mail]'") from None
@@ -66,7 +66,7 @@ def _rendered(mail: Mail, part: str) -> str | None:
 
 
 def _attach(message: EmailMessage, attachments: list[Attachment]) -> None:
-    room = MOST_ATTACHED
+    room = MAX_ATTACHMENT_BYTES
     for each in attachments:
         content = _content(each, room)
         room -= len(content)
@@ -76,11 +76,11 @@ def _attach(message: EmailMessage, attachments: list[Attachment]) -> None:
 
 
 def _content(attachment: Attachment, room: int) -> bytes:
-    """Of a file that lies below MAIL_ATTACHMENTS, whatever links and dots its path has."""
+    """Of a file below MAIL_ATTACHMENTS, after links and dots are resolved."""
     base = Path(setting("MAIL_ATTACHMENTS", "/nonexistent")).resolve()
     path = (base / attachment.path).resolve()
     if not path.is_relative_to(base) or not path.is_file():
         raise Dead(f"there is no attachment {attachment.path!r} in MAIL_ATTACHMENTS")
     if path.stat().st_size > room:
-        raise Dead(f"its attachments have more than {MOST_ATTACHED:,} bytes")
+        raise Dead(f"its attachments have more than {MAX_ATTACHMENT_BYTES:,} bytes")
     return path.read_bytes()

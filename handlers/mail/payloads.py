@@ -1,4 +1,4 @@
-"""What a mail is made of, checked when it is enqueued: nothing in here can end a header and begin another."""
+"""The payloads of mail, digests and invoices. No field can inject a header."""
 
 import re
 from decimal import Decimal
@@ -12,21 +12,21 @@ from pydantic import (
     model_validator,
 )
 
-from handlers.fields import EffectName, Id, Line, Payload, one_line
+from handlers.payloads import EffectName, Id, Line, Payload, one_line
 
-LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # all of ASCII that is seen, but for the < > around it
+LINK = r"^(https?://|mailto:)[!-;=?-~]+$"  # printable ASCII except < and >
 ADDRESS = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$"
 Address = Annotated[str, StringConstraints(pattern=ADDRESS, max_length=190)]
 Link = Annotated[str, StringConstraints(pattern=LINK, max_length=500)]
 
 
 def is_address(text: str) -> bool:
-    """Whether a mail can be sent there, for what comes from a table."""
+    """For addresses that come from a table."""
     return re.fullmatch(ADDRESS, text) is not None
 
 
 class Attachment(Payload):
-    """A file below MAIL_ATTACHMENTS, by its path: a payload is no place for it."""
+    """A file below MAIL_ATTACHMENTS: its path, not its content."""
 
     path: Line
     name: Line | None = None
@@ -34,11 +34,11 @@ class Attachment(Payload):
 
 
 class Mail(Payload):
-    """With a `context`, subject, text and html are Jinja2 templates; with a `letter` they stand in the database."""
+    """With a `context`, subject, text and html are Jinja2 templates; `template` is the key of stored ones."""
 
     to: Address
     subject: Line | None = None
-    letter: Annotated[Line, StringConstraints(min_length=1, max_length=190)] | None = None
+    template: Annotated[Line, StringConstraints(min_length=1, max_length=190)] | None = None
     text: str | None = None
     html: str | None = None
     context: dict[str, Any] | None = None
@@ -48,29 +48,29 @@ class Mail(Payload):
     key: EffectName | None = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
-        if (self.subject is None) == (self.letter is None):
-            raise ValueError("needs a subject or a letter, and not both")
-        if self.letter is not None and (self.text, self.html) != (None, None):
-            raise ValueError("has its text and html from its letter")
+    def _has_one_source(self) -> Self:
+        if (self.subject is None) == (self.template is None):
+            raise ValueError("needs a subject or a template, and not both")
+        if self.template is not None and (self.text, self.html) != (None, None):
+            raise ValueError("has its text and html from its template")
         return self
 
 
 class Digest(Payload):
-    """Of one person, or, where nobody is named, of all for whom there is news."""
+    """For one person, or for all people with news."""
 
     person: Id | None = None
 
 
 def exact(value: object) -> object:
-    """JSON's 0.1 is no tenth once it was read: amounts are written as texts."""
+    """Amounts are strings: JSON's 0.1 would become a binary float."""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise ValueError('must be a text such as "19.99", or a whole number')  # noqa: TRY004 - pydantic wants this one
+        raise ValueError('must be a string such as "19.99", or an integer')  # noqa: TRY004 - pydantic wants this one
     return value
 
 
 ShortLine = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
-Currency = Literal["CHF", "CZK", "DKK", "EUR", "GBP", "NOK", "PLN", "RON", "SEK", "USD"]  # all have hundredths
+Currency = Literal["CHF", "CZK", "DKK", "EUR", "GBP", "NOK", "PLN", "RON", "SEK", "USD"]  # all with two decimals
 Exact = Annotated[Decimal, BeforeValidator(exact)]
 
 
@@ -82,7 +82,7 @@ class Customer(Payload):
 
 
 class Item(Payload):
-    """A discount has a price below 0."""
+    """A discount has a negative price."""
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=300), AfterValidator(one_line)]
     quantity: Annotated[Exact, Field(gt=0, max_digits=10, decimal_places=4)] = Decimal(1)
@@ -91,7 +91,7 @@ class Item(Payload):
 
 
 class Invoice(Payload):
-    """What is printed, but for the number, the date and who sends it."""
+    """What is printed, except number, date and seller."""
 
     reference: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(one_line)]
     customer: Customer

@@ -1,4 +1,4 @@
-"""One message through one account, and whose matter its server's answer is: the account's, the mail's, nobody's."""
+"""Send one message through one account, and classify the server's reply."""
 
 import smtplib
 import ssl
@@ -8,18 +8,18 @@ from contextlib import contextmanager, suppress
 from handlers.mail.accounts import Account
 from handlers.mail.bounces import is_bounce
 
-SECONDS = 10.0  # for each step: connecting, a command, its answer
+SECONDS = 10.0  # for each step: connecting, a command, its reply
 
 
-class Passing(Exception):
-    """Not now, or not here: another account may have more luck, or this one later."""
+class TemporaryFailure(Exception):
+    """Another account may succeed, or this one later."""
 
 
-class Refused(Exception):
-    """For good."""
+class PermanentFailure(Exception):
+    """The server will never accept this message."""
 
-    def __init__(self, said: str, is_bounce: bool) -> None:
-        super().__init__(said)
+    def __init__(self, reply: str, is_bounce: bool) -> None:
+        super().__init__(reply)
         self.is_bounce = is_bounce
 
 
@@ -27,45 +27,45 @@ class LoginFailed(Exception):
     """The account is wrong, not the mail."""
 
 
-class Unknown(Exception):
-    """It was handed over, and nobody has heard the answer."""
+class ReplyUnknown(Exception):
+    """The message was handed over, and the reply was not read."""
 
 
 def send(account: Account, recipient: str, message: bytes, hand_over: Callable[[], None]) -> str:
-    """The server's answer. `hand_over` is called when the next step is the message itself."""
+    """Returns the server's reply. `hand_over` is called right before the message is sent."""
     with _opened(account) as smtp:
         _expect(smtp.mail(account.sender))
         _expect(smtp.rcpt(recipient), to_recipient=True)
         hand_over()
         try:
             answer: tuple[int, bytes | str] = smtp.data(message)
-        except smtplib.SMTPDataError as error:  # the answer to DATA itself: nothing was sent yet
+        except smtplib.SMTPDataError as error:  # the reply to DATA itself: nothing was sent yet
             answer = error.smtp_code, error.smtp_error
         except (OSError, smtplib.SMTPException) as error:
-            raise Unknown(type(error).__name__) from error
-        said = _expect(answer)
+            raise ReplyUnknown(type(error).__name__) from error
+        reply = _expect(answer)
         with suppress(OSError, smtplib.SMTPException):
-            smtp.quit()  # a server that hangs up by itself has taken it all the same
-        return said
+            smtp.quit()  # the message is accepted even if the server closes the connection first
+        return reply
 
 
 def log_in(account: Account, seconds: float = SECONDS) -> None:
-    """And send nothing: raises Passing or LoginFailed, as `send` would have."""
+    """Without sending: raises TemporaryFailure or LoginFailed, as `send` would."""
     with _opened(account, seconds) as smtp:
         smtp.quit()
 
 
 @contextmanager
 def _opened(account: Account, seconds: float = SECONDS) -> Iterator[smtplib.SMTP]:
-    """Connected and logged in. Whatever breaks before the message is handed over may pass."""
+    """Connected and logged in. Every error before the message is handed over is temporary."""
     try:
         with _connected(account, seconds) as smtp:
             _log_in(account, smtp)
             yield smtp
     except smtplib.SMTPResponseException as error:
-        raise Passing(f"{error.smtp_code} {_text(error.smtp_error)}") from error
+        raise TemporaryFailure(f"{error.smtp_code} {_text(error.smtp_error)}") from error
     except (OSError, smtplib.SMTPException) as error:
-        raise Passing(f"{type(error).__name__}: {error}") from error
+        raise TemporaryFailure(f"{type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -92,17 +92,17 @@ def _log_in(account: Account, smtp: smtplib.SMTP) -> None:
     except smtplib.SMTPNotSupportedError as error:
         raise LoginFailed("the server offers no login") from error
     except smtplib.SMTPAuthenticationError as error:
-        if error.smtp_code < 500:  # it cannot tell just now
+        if error.smtp_code < 500:  # a temporary error
             raise
         raise LoginFailed(f"{error.smtp_code} {_text(error.smtp_error)}") from error
 
 
 def _expect(answer: tuple[int, bytes | str], to_recipient: bool = False) -> str:
     code, words = answer
-    said = f"{code} {_text(words)}"
+    reply = f"{code} {_text(words)}"
     if 200 <= code < 300:
-        return said
-    raise Refused(said, is_bounce(said, to_recipient)) if code >= 500 else Passing(said)
+        return reply
+    raise PermanentFailure(reply, is_bounce(reply, to_recipient)) if code >= 500 else TemporaryFailure(reply)
 
 
 def _text(words: bytes | str) -> str:

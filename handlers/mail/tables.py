@@ -1,50 +1,131 @@
-"""What digests and invoices are read and written by."""
+"""The tables of stored templates, digests and invoices, and the queries of this area."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Insert,
+    Integer,
+    Select,
+    String,
+    Table,
+    case,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+)
+
+from handlers.boards.tables import boards, members, people, posts
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
+
+templates = Table(
+    "app_templates",
+    metadata,
+    Column("template_key", String(190), primary_key=True),
+    Column("subject", String(500), nullable=False),
+    Column("text_body", LongText),
+    Column("html_body", LongText),
+    Column("created_at", UtcTimestamp, nullable=False),
+)
+
+digests = Table(
+    "app_digests",
+    metadata,
+    Column("person_id", Id, primary_key=True, autoincrement=False),
+    Column("until_at", UtcTimestamp, nullable=False),  # later posts are in the next digest
+    Column("number", Integer, nullable=False),
+)
+
+invoice_years = Table(
+    "app_invoice_years",
+    metadata,
+    Column("year", Integer, primary_key=True, autoincrement=False),
+    Column("last_number", Integer, nullable=False),
+)
+
+invoices = Table(
+    "app_invoices",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("reference", String(190), nullable=False),  # chosen by the application; unique
+    Column("year", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("currency", String(3), nullable=False),
+    Column("net", Id, nullable=False),  # cents, like the next two
+    Column("vat", Id, nullable=False),
+    Column("total", Id, nullable=False),
+    Column("content", LongText, nullable=False),  # JSON: everything that is printed, as it was when issued
+    Column("issued_at", UtcTimestamp, nullable=False),
+)
 
 # --- digests ----------------------------------------------------------------------------------------------
 
-PERSON = "SELECT name, email FROM app_people WHERE id = :id"
-MARK = "SELECT until_at, number FROM app_digests WHERE person_id = :person_id"
-MARK_COLUMNS = ("person_id", "until_at", "number")
-# By the number that was found: of two runs for the same person one moves the mark.
-MOVE_MARK = (
-    "UPDATE app_digests SET until_at = :until_at, number = number + 1"
-    " WHERE person_id = :person_id AND number = :number"
-)
-_BY_OTHERS = (
-    "p.state = 'published' AND p.published_at <= :until_at AND (p.author_id IS NULL OR p.author_id <> m.person_id)"
-)
-_NEWS = (
-    "FROM app_members m JOIN app_posts p ON p.board_id = m.board_id WHERE m.person_id = :person_id"
-    f" AND p.published_at > :since_at AND p.published_at > m.joined_at AND {_BY_OTHERS}"
-)
-COUNT_NEWS = f"SELECT COUNT(*) {_NEWS}"
-NEWS = (
-    "SELECT b.title, COALESCE(a.name, CASE WHEN n.author_id IS NULL THEN 'The co-facilitator' ELSE 'Somebody' END),"
-    " n.body FROM (SELECT p.id, p.board_id, p.author_id, p.published_at, p.body"
-    f" {_NEWS} ORDER BY p.published_at DESC, p.id DESC LIMIT :most) n"
-    " JOIN app_boards b ON b.id = n.board_id LEFT JOIN app_people a ON a.id = n.author_id"
-    " ORDER BY b.title, n.board_id, n.published_at, n.id"
-)
-# A page of people in the order of their ids: it moves on over quiet ones, too. All of them have a mark from then on.
-PEOPLE = "SELECT id FROM app_people WHERE id > :after ORDER BY id LIMIT :most"
-MARK_ALL = (
-    "INSERT INTO app_digests (person_id, until_at, number) SELECT o.id, :until_at, 0 FROM app_people o"
-    " WHERE o.id > :after AND o.id <= :last AND NOT EXISTS (SELECT 1 FROM app_digests d WHERE d.person_id = o.id)"
-)
-# The newest post of each board is asked for, and not whether there is one behind the mark: MySQL would look through
-# all posts of the board for somebody who has seen them all.
-WITH_NEWS = (
-    "SELECT d.person_id FROM app_digests d WHERE d.person_id > :after AND d.person_id <= :last AND EXISTS ("
-    "SELECT 1 FROM app_members m WHERE m.person_id = d.person_id AND ("
-    f"SELECT p.published_at FROM app_posts p WHERE p.board_id = m.board_id AND {_BY_OTHERS}"
-    " ORDER BY p.published_at DESC LIMIT 1) > CASE WHEN m.joined_at > d.until_at THEN m.joined_at ELSE d.until_at END"
-    ") ORDER BY d.person_id"
-)
 
-# --- invoices ---------------------------------------------------------------------------------------------
+def count_news(person_id: int, since_at: datetime, until_at: datetime) -> Select[Any]:
+    return select(func.count()).select_from(_JOINED).where(*_is_news(person_id, since_at, until_at))
 
-INVOICE = "SELECT year, number, content FROM app_invoices WHERE reference = :reference"
-YEAR_COLUMNS = ("year", "last_number")
-NEXT_NUMBER = "UPDATE app_invoice_years SET last_number = last_number + 1 WHERE year = :year"
-LAST_NUMBER = "SELECT last_number FROM app_invoice_years WHERE year = :year"
-INVOICE_COLUMNS = ("reference", "year", "number", "currency", "net", "vat", "total", "content", "issued_at")
+
+def newest_news(person_id: int, since_at: datetime, until_at: datetime, limit: int) -> Select[Any]:
+    """Title, author and text of the newest posts, by board."""
+    p = posts.c
+    newest = (
+        select(p.id, p.board_id, p.author_id, p.published_at, p.body)
+        .select_from(_JOINED)
+        .where(*_is_news(person_id, since_at, until_at))
+        .order_by(p.published_at.desc(), p.id.desc())
+        .limit(limit)
+        .subquery("newest")
+    )
+    n = newest.c
+    unnamed = case((n.author_id.is_(None), "The co-facilitator"), else_="Somebody")
+    return (
+        select(boards.c.title, func.coalesce(people.c.name, unnamed), n.body)
+        .select_from(newest.join(boards, boards.c.id == n.board_id).outerjoin(people, people.c.id == n.author_id))
+        .order_by(boards.c.title, n.board_id, n.published_at, n.id)
+    )
+
+
+def people_with_news(after: int, last: int, until_at: datetime) -> Select[Any]:
+    """Among people with ids from after + 1 to last.
+
+    Compares the newest post of each board, instead of asking whether there is a post after the mark: MySQL would read
+    all posts of the board for a person who has seen them all.
+    """
+    m, d = members.c, digests.c
+    newest_at = (
+        select(posts.c.published_at)
+        .where(posts.c.board_id == m.board_id, *_by_others(until_at))
+        .order_by(posts.c.published_at.desc())
+        .limit(1)
+        .correlate(members)
+        .scalar_subquery()
+    )
+    seen_at = case((m.joined_at > d.until_at, m.joined_at), else_=d.until_at)
+    has_news = select(m.board_id).where(m.person_id == d.person_id, newest_at > seen_at).correlate(digests).exists()
+    return select(d.person_id).where(d.person_id > after, d.person_id <= last, has_news).order_by(d.person_id)
+
+
+def add_missing_marks(after: int, last: int, until_at: datetime) -> Insert:
+    has_mark = select(digests.c.person_id).where(digests.c.person_id == people.c.id).exists()
+    missing = select(people.c.id, literal(until_at, UtcTimestamp()), literal(0)).where(
+        people.c.id > after, people.c.id <= last, ~has_mark
+    )
+    return insert(digests).from_select(["person_id", "until_at", "number"], missing)
+
+
+_JOINED = members.join(posts, posts.c.board_id == members.c.board_id)
+
+
+def _is_news(person_id: int, since_at: datetime, until_at: datetime) -> list[ColumnElement[bool]]:
+    at = posts.c.published_at
+    return [members.c.person_id == person_id, at > since_at, at > members.c.joined_at, *_by_others(until_at)]
+
+
+def _by_others(until_at: datetime) -> list[ColumnElement[bool]]:
+    p = posts.c
+    other_author = or_(p.author_id.is_(None), p.author_id != members.c.person_id)
+    return [p.state == "published", p.published_at <= until_at, other_author]

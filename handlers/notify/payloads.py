@@ -1,13 +1,13 @@
-"""What somebody is told, checked when it is enqueued: short enough for every way of telling it."""
+"""The payload of a notification: short enough for every kind of subscription."""
 
 import json
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, StringConstraints, model_validator
 
-from handlers.fields import EffectName, Id, Payload, one_line
+from handlers.payloads import EffectName, Id, Payload, one_line
 
-LIMIT = 3800  # bytes as JSON; push services take 4096 of what is encrypted, with its header and our JSON around it
+MAX_BYTES = 3800  # as JSON; push services accept 4096 encrypted bytes, including a header and our JSON
 
 
 def plain(text: str) -> str:
@@ -21,17 +21,17 @@ def size(text: str | None) -> int:
 
 
 class Notification(Payload):
-    """With a `subscription` it is for that one; otherwise for all that the person has."""
+    """For one `subscription`, or else for all subscriptions of the person."""
 
     person: Id
     title: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(one_line)]
-    body: Annotated[str, StringConstraints(max_length=LIMIT), AfterValidator(plain)] = ""
+    body: Annotated[str, StringConstraints(max_length=MAX_BYTES), AfterValidator(plain)] = ""
     url: Annotated[str, StringConstraints(pattern=r"^https?://[!-~]+$", max_length=500)] | None = None
     key: EffectName | None = None
     subscription: Id | None = None
 
     @model_validator(mode="after")
     def is_short(self) -> Self:
-        if size(self.title) + size(self.body) + size(self.url) > LIMIT:
-            raise ValueError(f"title, body and url may have {LIMIT:,} bytes together, as JSON")
+        if size(self.title) + size(self.body) + size(self.url) > MAX_BYTES:
+            raise ValueError(f"title, body and url may have {MAX_BYTES:,} bytes together, as JSON")
         return self

@@ -1,15 +1,25 @@
-"""The subscriptions of people: where each wants to be told. What is in a row is as good as a password."""
+"""The subscriptions of people. URL, keys and token of a subscription are secrets: with them anybody can send."""
 
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import urlsplit
 
+from sqlalchemy import Column, Connection, String, Table, delete, select
+
+from handlers.schema import Id, UtcTimestamp, metadata
 from mayfly import Job
 
-OF_PERSON = "SELECT id FROM app_subscriptions WHERE person_id = :person ORDER BY id"
-FIND = "SELECT id, kind, url, p256dh, auth, token FROM app_subscriptions WHERE id = :id AND person_id = :person"
-# By its URL too: whoever has subscribed anew in the meantime stays.
-REMOVE = "DELETE FROM app_subscriptions WHERE id = :id AND url = :url"
+subscriptions = Table(
+    "app_subscriptions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("person_id", Id, nullable=False),
+    Column("kind", String(16), nullable=False),  # webpush, webhook or ntfy
+    Column("url", String(750), nullable=False),
+    Column("p256dh", String(190)),  # public key of the browser, base64url
+    Column("auth", String(190)),  # secret shared with the browser, base64url
+    Column("token", String(190)),  # for ntfy
+    Column("created_at", UtcTimestamp, nullable=False),
+)
 
 
 @dataclass(frozen=True)
@@ -23,27 +33,39 @@ class Subscription:
 
     @property
     def host(self) -> str:
-        """Empty where the URL is none."""
+        """Empty if the URL is malformed."""
         try:
             return urlsplit(self.url).hostname or ""
         except ValueError:
             return ""
 
     @property
-    def shown(self) -> str:
-        """What others may see of it."""
+    def label(self) -> str:
+        """For logs and errors: without secrets."""
         return f"{self.kind} {self.id} at {self.host}"
 
 
-def subscriptions_of(job: Job, person: int) -> list[int]:
-    return list(job.read(lambda connection: connection.execute(OF_PERSON, {"person": person}).scalars()))
+def subscription_ids(job: Job, person_id: int) -> list[int]:
+    of_person = subscriptions.c.person_id == person_id
+    query = select(subscriptions.c.id).where(of_person).order_by(subscriptions.c.id)
+    return job.read(lambda connection: list(connection.scalars(query)))
 
 
-def find_subscription(job: Job, number: int, person: int) -> Subscription | None:
-    row: Any = job.read(lambda connection: connection.execute(FIND, {"id": number, "person": person}).first())
-    return None if row is None else Subscription(*row)
+def find_subscription(job: Job, subscription_id: int, person_id: int) -> Subscription | None:
+    c = subscriptions.c
+    query = select(c.id, c.kind, c.url, c.p256dh, c.auth, c.token).where(
+        c.id == subscription_id, c.person_id == person_id
+    )
+
+    def find(connection: Connection) -> Subscription | None:
+        row = connection.execute(query).first()
+        return None if row is None else Subscription(*row)
+
+    return job.read(find)
 
 
-def remove(job: Job, subscription: Subscription) -> None:
-    gone = {"id": subscription.id, "url": subscription.url}
-    job.write(lambda connection: connection.execute(REMOVE, gone))
+def delete_subscription(job: Job, subscription: Subscription) -> None:
+    """By id and URL: a person who has subscribed again meanwhile stays subscribed."""
+    c = subscriptions.c
+    gone = delete(subscriptions).where(c.id == subscription.id, c.url == subscription.url)
+    job.write(lambda connection: connection.execute(gone))

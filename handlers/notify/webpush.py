@@ -1,4 +1,4 @@
-"""Web push: encrypted for one browser (RFC 8291), and signed so that its push service knows who sends (RFC 8292)."""
+"""Web push: encrypted for one browser (RFC 8291), signed for its push service (RFC 8292)."""
 
 import base64
 import hashlib
@@ -11,34 +11,34 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from py_vapid import Vapid02, VapidException  # type: ignore[import-untyped]
 
-from handlers.notify.message import Message
+from handlers.notify.message import PushMessage
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 from mayfly import Cancel, Dead, setting
 
-KEPT = timedelta(days=1)  # by the push service, for a browser that is off
+TIME_TO_LIVE = timedelta(days=1)  # how long the push service keeps it for a browser that is offline
 SIGNED_FOR = timedelta(hours=12)  # push services refuse more than a day
 
 
-def write(notification: Notification, subscription: Subscription, key: str, now: datetime) -> Message:
+def write(notification: Notification, subscription: Subscription, key: str, now: datetime) -> PushMessage:
     tag = tag_of(key)
     headers = {
         "Content-Type": "application/octet-stream",
         "Content-Encoding": "aes128gcm",
-        "TTL": str(int(KEPT.total_seconds())),
-        "Topic": tag,  # one that is sent again takes the place of the first, if that still waits
+        "TTL": str(int(TIME_TO_LIVE.total_seconds())),
+        "Topic": tag,  # a repeated message replaces one that is still waiting
         "Authorization": _signature(subscription.url, now),
     }
-    return Message(subscription.url, encrypted(content_of(notification, tag), subscription), headers)
+    return PushMessage(subscription.url, encrypted(content_of(notification, tag), subscription), headers)
 
 
 def tag_of(key: str) -> str:
-    """32 characters, which is all that a topic may have."""
+    """32 characters, the maximum for a topic."""
     return base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()[:24]).decode()
 
 
 def content_of(notification: Notification, tag: str) -> bytes:
-    """What the page's service worker is given; a notification with the tag of one that is shown replaces it."""
+    """The data for the page's service worker; a notification replaces a displayed one with the same tag."""
     content = {"title": notification.title, "body": notification.body, "url": notification.url, "tag": tag}
     return json.dumps(content, ensure_ascii=False).encode()
 
@@ -61,13 +61,13 @@ def _signature(url: str, now: datetime) -> str:
     try:
         signed: str = Vapid02.from_string(private_key).sign(claims)["Authorization"]
     except (VapidException, ValueError, TypeError, UnsupportedAlgorithm) as error:
-        # Its kind alone: the text of some would quote the key.
+        # The class name alone: the text of some errors quotes the key.
         raise Dead(f"VAPID_PRIVATE_KEY or VAPID_SUBJECT cannot be used: {type(error).__name__}") from None
     return signed
 
 
 def _configured(name: str) -> str:
-    """As `requires` would do, which is for whole handlers: a chat needs no such key."""
+    """Like `requires`, which holds for a whole handler: only browsers need these keys."""
     found = setting(name, "")
     if not found:
         raise Cancel(f"integration not configured: {name}")
@@ -75,5 +75,5 @@ def _configured(name: str) -> str:
 
 
 def _decoded(text: str | None) -> bytes:
-    """Browsers leave the padding out."""
+    """Browsers omit the padding."""
     return base64.urlsafe_b64decode((text or "") + "===")

@@ -1,9 +1,9 @@
-"""Outreach: one letter to many, as a batch of mails; nobody gets it twice, and everybody may leave."""
+"""Outreach: one mail to many recipients (a blast), each of whom gets it once and can unsubscribe."""
 
-from handlers.outreach.payloads import Ended, Leaving, Outreach
+from handlers.outreach.payloads import BlastCallback, Outreach, Unsubscribe
 from mayfly import Job, handler
 
-__handlers__ = ()  # all are here; what they need is imported by who writes
+__handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 LANE = "outreach"
 
@@ -16,16 +16,16 @@ def send_outreach(job: Job, outreach: Outreach) -> dict[str, int]:
 
 
 @handler("close_blast", lane=LANE)
-def close_blast(job: Job, ended: Ended) -> dict[str, int]:
+def close_blast(job: Job, ended: BlastCallback) -> dict[str, int]:
     from handlers.outreach.tables import close
 
-    went = ended.batch
-    close(job, ended.job, went.done, went.dead, went.cancelled)
-    return {"sent": went.done, "failed": went.dead, "cancelled": went.cancelled}
+    counts = {"sent": ended.batch.done, "failed": ended.batch.dead, "cancelled": ended.batch.cancelled}
+    close(job, ended.job, counts)
+    return counts
 
 
 @handler("unsubscribe", lane=LANE, requires=("UNSUBSCRIBE_SECRET",))
-def unsubscribe(job: Job, leaving: Leaving) -> dict[str, str]:
-    from handlers.outreach.leaving import leave
+def unsubscribe_recipient(job: Job, wanted: Unsubscribe) -> dict[str, str]:
+    from handlers.outreach.unsubscribe import unsubscribe_address
 
-    return {"address": leave(job, leaving.token)}
+    return {"address": unsubscribe_address(job, wanted.token)}

@@ -1,39 +1,46 @@
-"""Who is meant by "everybody", a board or a list: page by page, in an order that stays."""
+"""The audience of a blast (everybody, a board or a list), page by page in a stable order."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from handlers.outreach.payloads import Audience, Board, Stored
+from sqlalchemy import ColumnElement, Connection, FromClause, func, select, true
 
-EVERYBODY = "FROM app_people WHERE id > :after"
-MEMBERS = (
-    "FROM app_members JOIN app_people ON app_people.id = app_members.person_id"
-    " WHERE app_members.board_id = :board AND app_members.person_id > :after"
-)
-LISTED = "FROM app_addressees WHERE list_key = :list AND id > :after"
+from handlers.boards.tables import members, people
+from handlers.outreach.payloads import Audience, BoardAudience, ListAudience
+from handlers.outreach.tables import recipients
 
 
-class Addressee(NamedTuple):
-    place: int  # in the order of the audience, from 1
+class Recipient(NamedTuple):
+    position: int  # in the order of the audience, from 1
     email: str
     name: str
 
 
-def page(connection: Any, to: Audience, after: int, most: int) -> list[Addressee]:
-    place, source, asked = _source(to)
-    statement = f"SELECT {place}, email, name {source} ORDER BY {place} LIMIT :most"
-    rows = connection.execute(statement, {**asked, "after": after, "most": most}).all()
-    return [Addressee(*row) for row in rows]
+class _AudienceQuery(NamedTuple):
+    source: FromClause
+    position: ColumnElement[int]
+    email: ColumnElement[str]
+    name: ColumnElement[str]
+    condition: ColumnElement[bool]
 
 
-def count(connection: Any, to: Audience) -> int:
-    _, source, asked = _source(to)
-    return int(connection.execute(f"SELECT COUNT(*) {source}", {**asked, "after": 0}).scalar())
+def page(connection: Connection, to: Audience, after: int, limit: int) -> list[Recipient]:
+    source, position, email, name, condition = _query(to)
+    query = select(position, email, name).select_from(source).where(condition, position > after)
+    return [Recipient._make(row) for row in connection.execute(query.order_by(position).limit(limit))]
 
 
-def _source(to: Audience) -> tuple[str, str, dict[str, Any]]:
+def count(connection: Connection, to: Audience) -> int:
+    query = _query(to)
+    counted = select(func.count()).select_from(query.source).where(query.condition)
+    return int(connection.execute(counted).scalar_one())
+
+
+def _query(to: Audience) -> _AudienceQuery:
+    p, m, r = people.c, members.c, recipients.c
     match to:
-        case Board():
-            return "app_members.person_id", MEMBERS, {"board": to.board}
-        case Stored():
-            return "id", LISTED, {"list": to.list}
-    return "id", EVERYBODY, {}
+        case BoardAudience():
+            joined = members.join(people, p.id == m.person_id)
+            return _AudienceQuery(joined, m.person_id, p.email, p.name, m.board_id == to.board)
+        case ListAudience():
+            return _AudienceQuery(recipients, r.id, r.email, r.name, r.list_key == to.list)
+    return _AudienceQuery(people, p.id, p.email, p.name, true())

@@ -1,30 +1,30 @@
-"""What a blast is made of, checked when it is enqueued."""
+"""The payloads of outreach jobs."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from handlers.fields import Id, Line, Payload
 from handlers.mail.payloads import Address
+from handlers.payloads import Id, Line, Payload
 
-# Part of keys, of the name of its batch, and of commands that people type.
+# Part of keys, of the batch name, and of shell commands.
 BlastName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}$")]
-Body = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=1_000_000)]  # PostgreSQL keeps no NUL
+Body = Annotated[str, StringConstraints(pattern=r"^[^\x00]+$", max_length=1_000_000)]  # PostgreSQL stores no NUL
 
 
-class Board(Payload):
-    """The members of one."""
+class BoardAudience(Payload):
+    """The members of a board."""
 
     board: Id
 
 
-class Stored(Payload):
-    """The rows of app_addressees that have this key."""
+class ListAudience(Payload):
+    """The rows of app_recipients with this key."""
 
     list: Annotated[Line, StringConstraints(min_length=1, max_length=190)]
 
 
-Audience = Literal["everybody"] | Board | Stored
+Audience = Literal["everybody"] | BoardAudience | ListAudience
 
 
 class Outreach(Payload):
@@ -39,14 +39,14 @@ class Outreach(Payload):
     without: Annotated[list[BlastName], Field(default_factory=list, max_length=20)]
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _has_a_body(self) -> Self:
         if self.text is self.html is None:
             raise ValueError("needs a text or an html")
         return self
 
 
-class Went(Payload):
-    """As a batch tells its callback: what it may tell besides is nothing to us."""
+class BatchCounts(Payload):
+    """The `batch` that Mayfly adds to the payload of a batch's callback; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -56,10 +56,10 @@ class Went(Payload):
     cancelled: int
 
 
-class Ended(Payload):
+class BlastCallback(Payload):
     job: Id
-    batch: Went
+    batch: BatchCounts
 
 
-class Leaving(Payload):
+class Unsubscribe(Payload):
     token: Annotated[str, StringConstraints(min_length=1, max_length=400, pattern=r"^[A-Za-z0-9_.-]+$")]

@@ -1,94 +1,113 @@
-"""The tables of blasts: the letter, one row a job with its figures, and one a recipient that was written to."""
+"""The tables of blasts: one row per job with its figures, one row per recipient that got the mail, stored lists."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from secrets import token_hex
-from typing import Any
 
-from handlers.mail import letters
+from sqlalchemy import Column, Connection, Integer, String, Table, func, select, update
+
+from handlers.mail.tables import templates
+from handlers.mail.templates import find_template
 from handlers.outreach.payloads import Outreach
-from handlers.suppressions import among
+from handlers.schema import Id, UtcTimestamp, metadata
+from handlers.upsert import insert_missing
 from mayfly import Dead, Job
 
-SENDING = "sending"
-LETTER = ("letter_key", "subject", "text_body", "html_body", "created_at")
-BLAST = ("job_id", "blast", "state", "started_at")
-FIGURES = ("mails", "suppressed", "written", "unfit")
-OUTCOMES = ("sent", "failed", "cancelled")
-MAIL = ("blast", "address", "job_id", "written_by")
+FIGURES = ("mails", "suppressed", "written", "unfit", "sent", "failed", "cancelled")
 
-KEEP_FIGURES = f"UPDATE app_blasts SET {', '.join(f'{name} = :{name}' for name in FIGURES)} WHERE job_id = :job_id"
-CLOSE = (
-    f"UPDATE app_blasts SET state = 'sent', finished_at = :now, {', '.join(f'{name} = :{name}' for name in OUTCOMES)}"
-    " WHERE job_id = :job_id AND state = 'sending'"
+blasts = Table(
+    "app_blasts",
+    metadata,
+    Column("job_id", Id, primary_key=True, autoincrement=False),  # a blast may consist of several jobs
+    Column("blast", String(60), nullable=False),
+    Column("state", String(16), nullable=False),  # sending or sent
+    *(Column(name, Integer, nullable=False) for name in FIGURES),
+    Column("started_at", UtcTimestamp, nullable=False),
+    Column("finished_at", UtcTimestamp),
 )
-MAILS_OF_JOB = "SELECT COUNT(*) FROM app_blast_mails WHERE job_id = :job_id"
+
+blast_mails = Table(
+    "app_blast_mails",
+    metadata,
+    Column("blast", String(60), primary_key=True),
+    Column("address", String(190), primary_key=True),
+    Column("job_id", Id, nullable=False),
+    Column("written_by", String(32), nullable=False),  # the transaction, which also enqueued the mail
+)
+
+recipients = Table(
+    "app_recipients",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("list_key", String(190), nullable=False),
+    Column("email", String(190), nullable=False),
+    Column("name", String(190), nullable=False),
+)
 
 
-def letter_key(blast: str) -> str:
+def template_key(blast: str) -> str:
     return f"blast:{blast}"
 
 
 def begin(job: Job, outreach: Outreach) -> None:
-    """Its letter and its row, once; whoever was written to under a name has all that was said under it."""
-    words = (outreach.subject, outreach.text, outreach.html)
-    letter = dict(zip(LETTER, (letter_key(outreach.blast), *words, job.now), strict=True))
-    row = dict(zip(BLAST, (job.id, outreach.blast, SENDING, job.now), strict=True))
+    """Store the template and the row of this job, once. All jobs of a blast send the same texts."""
+    key, texts, now = template_key(outreach.blast), (outreach.subject, outreach.text, outreach.html), job.now
+    names = ("subject", "text_body", "html_body")
+    template = {"template_key": key, "created_at": now, **dict(zip(names, texts, strict=True))}
+    row = {"job_id": job.id, "blast": outreach.blast, "state": "sending", "started_at": now}
 
-    def write(connection: Any) -> None:
-        missing, zeros = connection.dialect.insert_missing, dict.fromkeys((*FIGURES, *OUTCOMES), 0)
-        connection.execute(missing("app_letters", ("letter_key",), LETTER), letter)
-        said = connection.execute(letters.LOOK, {"letter_key": letter["letter_key"]}).first()
-        if tuple(said) != words:
-            raise Dead(f"the blast {outreach.blast} says something else already: give this one another name")
-        connection.execute(missing("app_blasts", ("job_id",), (*BLAST, *zeros)), {**row, **zeros})
+    def write(connection: Connection) -> None:
+        insert_missing(connection, templates, template)
+        if tuple(connection.execute(find_template(key)).one()) != texts:
+            raise Dead(f"the blast {outreach.blast} exists with another text: give this one another name")
+        insert_missing(connection, blasts, {**row, **dict.fromkeys(FIGURES, 0)})
 
     job.write(write)
 
 
-def write_down(job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Any, set[str]], object]) -> None:
-    """Those that nobody has written to under this name; `enqueue` is given them, and commits with them.
+def record_recipients(
+    job: Job, blast: str, addresses: Sequence[str], enqueue: Callable[[Connection, set[str]], object]
+) -> None:
+    """Insert a row per address that this blast has not mailed yet; `enqueue` gets those and commits with them.
 
-    So a row is there if and only if its mail is enqueued: whoever repeats this finds rows, and enqueues nothing.
+    So a row exists if and only if its mail is enqueued: a repeated step finds the rows, and enqueues nothing.
     """
     if not addresses:
         return
+    c = blast_mails.c
 
-    def write(connection: Any) -> None:
-        # Anew for each try: after a COMMIT whose answer was lost, the rows of the first must not pass for ours.
-        ours = token_hex(16)
-        # In order, so that two jobs of one blast do not wait for each other crosswise.
-        rows = [dict(zip(MAIL, (blast, address, job.id, ours), strict=True)) for address in sorted(addresses)]
-        missing = connection.dialect.insert_missing("app_blast_mails", ("blast", "address"), MAIL)
-        connection.execute_many(missing, rows)
-        listed, values = among(addresses)
-        asking = (
-            "SELECT address FROM app_blast_mails WHERE blast = :blast AND written_by = :ours"
-            f" AND address IN ({listed})"
-        )
-        enqueue(connection, set(connection.execute(asking, {**values, "blast": blast, "ours": ours}).scalars()))
+    def write(connection: Connection) -> None:
+        # A new token per try: after a COMMIT whose reply was lost, the rows of the first try must not count as ours.
+        token = token_hex(16)
+        # Sorted, so that two jobs of one blast do not deadlock.
+        common = {"blast": blast, "job_id": job.id, "written_by": token}
+        insert_missing(connection, blast_mails, [{**common, "address": each} for each in sorted(addresses)])
+        ours = select(c.address).where(c.blast == blast, c.written_by == token, c.address.in_(addresses))
+        enqueue(connection, set(connection.scalars(ours)))
 
     job.write(write)
 
 
-def mails_of(job: Job) -> int:
-    return int(job.read(lambda connection: connection.execute(MAILS_OF_JOB, {"job_id": job.id}).scalar()))
+def count_mails(job: Job) -> int:
+    query = select(func.count()).select_from(blast_mails).where(blast_mails.c.job_id == job.id)
+    return job.read(lambda connection: int(connection.execute(query).scalar_one()))
 
 
-def written_under(job: Job, blasts: Sequence[str], addresses: Sequence[str]) -> set[str]:
-    """Of the addresses, those that one of these blasts has gone to."""
-    if not blasts or not addresses:
+def mailed_by(job: Job, blast_names: Sequence[str], addresses: Sequence[str]) -> set[str]:
+    """Those of the addresses that one of these blasts has mailed."""
+    if not blast_names or not addresses:
         return set()
-    names, named = among(blasts, "blast")
-    listed, values = among(addresses)
-    asking = f"SELECT address FROM app_blast_mails WHERE blast IN ({names}) AND address IN ({listed})"
-    return set(job.read(lambda connection: connection.execute(asking, {**named, **values}).scalars()))
+    c = blast_mails.c
+    query = select(c.address).where(c.blast.in_(blast_names), c.address.in_(addresses))
+    return job.read(lambda connection: set(connection.scalars(query)))
 
 
-def keep_figures(job: Job, figures: dict[str, int]) -> None:
-    job.write(lambda connection: connection.execute(KEEP_FIGURES, {**figures, "job_id": job.id}))
+def store_figures(job: Job, figures: Mapping[str, int]) -> None:
+    change = update(blasts).where(blasts.c.job_id == job.id).values(**figures)
+    job.write(lambda connection: connection.execute(change))
 
 
-def close(job: Job, job_id: int, *outcomes: int) -> None:
-    """Once: what is tried again by hand later does not change what was told."""
-    values = dict(zip(OUTCOMES, outcomes, strict=True))
-    job.write(lambda connection: connection.execute(CLOSE, {**values, "job_id": job_id, "now": job.now}))
+def close(job: Job, job_id: int, counts: Mapping[str, int]) -> None:
+    """Once: mails that are retried by hand later do not change the figures."""
+    is_sending = (blasts.c.job_id == job_id) & (blasts.c.state == "sending")
+    change = update(blasts).where(is_sending).values(state="sent", finished_at=job.now, **counts)
+    job.write(lambda connection: connection.execute(change))

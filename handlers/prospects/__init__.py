@@ -1,17 +1,17 @@
-"""Prospects: read from files, merged where two are one, and completed by what others know."""
+"""Prospects: imported from CSV files, deduplicated, and enriched with the data of providers."""
 
 from handlers.prospects.payloads import DedupProspects, EnrichProspect, ImportProspects, UndoMerge
 from handlers.prospects.quota import limits_of, read_quota
 from mayfly import Job, concurrency, handler, setting
 
-__handlers__ = ()  # all are here; what they need is imported by who runs them
+__handlers__ = ()  # all are declared here; the code that they need is imported when a job runs
 
 QUOTA = read_quota(setting("HUNTER_QUOTA", "50/month"))
 
 
 @handler("import_prospects", lane="import_prospects", requires=("IMPORT_FILES",))
 def import_prospects(job: Job, wanted: ImportProspects) -> dict[str, object]:
-    from handlers.prospects.importing import import_file
+    from handlers.prospects.csv_import import import_file
 
     return import_file(job, wanted)
 
@@ -25,13 +25,13 @@ def dedup_prospects(job: Job, wanted: DedupProspects) -> dict[str, object]:
 
 @handler("undo_merge", lane="dedup_prospects")
 def undo_merge(job: Job, wanted: UndoMerge) -> dict[str, int]:
-    from handlers.prospects.undoing import undo_merges
+    from handlers.prospects.merge import undo_merges
 
     return undo_merges(job, wanted)
 
 
 @handler("enrich_prospect", lane="enrich", timeout=45, requires=("HUNTER_API_KEY",), takes=limits_of(QUOTA))
 def enrich_prospect(job: Job, wanted: EnrichProspect) -> dict[str, object]:
-    from handlers.prospects.enriching import enrich
+    from handlers.prospects.enrichment import enrich
 
     return enrich(job, wanted.prospect)

@@ -1,6 +1,6 @@
-"""Walk over all prospects three or four times, each time in another order, and merge who is the same.
+"""Walk over all prospects in up to four passes, each in another order, and merge those that are the same person.
 
-A pass goes on where its checkpoint says: behind a key and an id. A page that is repeated after a crash finds its
+A pass continues where its checkpoint says: after a key and an id. A page that is repeated after a crash finds its
 merges done, and does none of them twice.
 """
 
@@ -8,48 +8,36 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from handlers.prospects.keys import keys_of
-from handlers.prospects.likeness import Entry, Neighbourhood, entry, load_ratio
-from handlers.prospects.merging import Pair, merge
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from handlers.prospects.match_keys import keys_of
+from handlers.prospects.merge import ProspectPair, merge
 from handlers.prospects.payloads import DedupProspects
-from handlers.prospects.tables import KEYS
+from handlers.prospects.similarity import Candidate, SortedNeighbourhood, candidate, load_ratio
+from handlers.prospects.tables import KEYS, merges, prospects
 from mayfly import Job
 
-PAGE = 1000
-MERGES_AT_ONCE = 200  # so many commit together: others may wait for these rows
-
-COUNT = "SELECT COUNT(*) FROM app_prospects WHERE merged_into IS NULL"
-MERGED = "SELECT COUNT(*) FROM app_merges WHERE job_id = :job_id"
-UNKEYED = (
-    f"SELECT id, email, name, company, {', '.join(KEYS)} FROM app_prospects WHERE id > :id ORDER BY id LIMIT {PAGE}"
-)
-REKEY = f"UPDATE app_prospects SET {', '.join(f'{name} = :{name}' for name in KEYS)} WHERE id = :id"
-SORTED = (
-    "SELECT id, {key}, email_key FROM app_prospects"
-    " WHERE merged_into IS NULL AND {key} >= :key AND ({key} > :key OR id > :id)"
-    f" ORDER BY {{key}}, id LIMIT {PAGE}"
-)
-AGAIN = (
-    "SELECT id, {key}, email_key FROM app_prospects WHERE merged_into IS NULL AND {key} IS NOT NULL AND {{ids of id}}"
-)
-PASSES = {"mail": ["email_key"], "likeness": ["by_name", "by_company"]}
+PAGE_SIZE = 1000
+MERGES_PER_COMMIT = 200  # other sessions may wait for these rows
+PASSES = {"mail": ["email_key"], "similarity": ["by_name", "by_company"]}
 
 
 def dedup(job: Job, wanted: DedupProspects) -> dict[str, Any]:
-    run = _Run(job, wanted)
-    walks: dict[str, Callable[[], None]] = {"keys": run.renew_keys, "email_key": run.merge_by_mail}
-    walks |= dict.fromkeys(PASSES["likeness"], run.merge_by_likeness)
+    run = _DedupRun(job, wanted)
+    passes: dict[str, Callable[[], None]] = {"keys": run.renew_keys, "email_key": run.merge_by_mail}
+    passes |= dict.fromkeys(PASSES["similarity"], run.merge_by_similarity)
     for name in run.names[run.number :]:
         run.begin(name)
-        walks[name]()
-    run.tell(len(run.names))
-    # Asked for, not added up: a run that was killed has counted less than it did.
-    merged = job.read(lambda connection: connection.execute(MERGED, {"job_id": job.id}).scalar())
+        passes[name]()
+    run.report(len(run.names))
+    # Counted in the table: a run that was killed may have counted less than it merged.
+    counted = select(func.count()).select_from(merges).where(merges.c.job_id == job.id)
+    merged = job.read(lambda connection: connection.scalar(counted))
     return {"prospects": run.state["total"], "merged": merged}
 
 
-class _Run:
-    """Of one job; `state` is what the checkpoint has."""
+class _DedupRun:
+    """One run of one job; `state` is its checkpoint."""
 
     def __init__(self, job: Job, wanted: DedupProspects) -> None:
         self._job, self._wanted = job, wanted
@@ -57,80 +45,97 @@ class _Run:
         self.state: dict[str, Any] = job.state or self._new_state()
 
     def _new_state(self) -> dict[str, Any]:
-        total = self._job.read(lambda connection: connection.execute(COUNT).scalar())
+        counted = select(func.count()).select_from(prospects).where(prospects.c.merged_into.is_(None))
+        total = self._job.read(lambda connection: connection.scalar(counted))
         return {"pass": "keys", "key": "", "id": 0, "kept": [], "merged": 0, "seen": 0, "total": total}
 
     @property
     def number(self) -> int:
-        """Of the pass that it is in."""
+        """Of the current pass."""
         return self.names.index(self.state["pass"])
 
     def begin(self, name: str) -> None:
-        """Unless that is where it was ended."""
+        """Start a pass, unless the checkpoint is in it."""
         if self.state["pass"] != name:
             self.state |= {"pass": name, "key": "", "id": 0, "kept": [], "seen": 0}
 
-    def tell(self, passes: float) -> None:
-        """How far it is: so many passes, and a part of one."""
+    def report(self, passes: float) -> None:
+        """Write the progress: completed passes, and a fraction of the current one."""
         total, merged = self.state["total"], self.state["merged"]
-        self._job.progress(int(passes * total), len(self.names) * total, f"looks at prospects: {merged:,} merged")
+        self._job.progress(int(passes * total), len(self.names) * total, f"prospects compared: {merged:,} merged")
 
     def renew_keys(self) -> None:
-        """Of prospects that came in some other way, or were changed, or whose keys were made by older rules."""
-
-        def work(connection: Any) -> tuple[int, int]:
-            page = connection.execute(UNKEYED, {"id": self.state["id"]}).all()
-            changed = []
-            for prospect_id, email, name, company, *known in page:
-                keys = keys_of({"email": email, "name": name, "company": company})
-                if list(keys.values()) != known:
-                    changed.append({"id": prospect_id, **keys})
-            if changed:
-                connection.execute_many(REKEY, changed)
-            return (page[-1][0], len(page)) if page else (0, 0)
-
-        while (done := self._job.write(work))[1]:
+        """Of prospects that were inserted or changed by other means, or have keys of an older version."""
+        while (done := self._job.write(self._renew_page))[1]:
             self._keep("", done[0], done[1])
 
+    def _renew_page(self, connection: Connection) -> tuple[int, int]:
+        """Returns the last id and the number of prospects."""
+        c = prospects.c
+        names = ("id", "email", "name", "company", *KEYS)
+        query = select(*(c[name] for name in names)).where(c.id > self.state["id"]).order_by(c.id).limit(PAGE_SIZE)
+        page = connection.execute(query).mappings().all()
+        stale = []
+        for row in page:
+            keys = keys_of(dict(row))
+            if keys != {name: row[name] for name in KEYS}:
+                stale.append({"row_id": row["id"], **keys})
+        if stale:
+            connection.execute(update(prospects).where(c.id == bindparam("row_id")), stale)
+        return (page[-1]["id"], len(page)) if page else (0, 0)
+
     def merge_by_mail(self) -> None:
-        """The first of each address is who the others are merged into."""
+        """The others with the same address are merged into the first one."""
         for page in self._pages("email_key"):
-            pairs: list[Pair] = []
+            pairs: list[ProspectPair] = []
             for prospect_id, key, _ in page:
                 if [key] == self.state["kept"][1:]:
-                    pairs.append(Pair(self.state["kept"][0], prospect_id, "mail", 100.0))
+                    pairs.append(ProspectPair(self.state["kept"][0], prospect_id, "mail", 100.0))
                 else:
                     self.state["kept"] = [prospect_id, key]
             self._merge(pairs)
 
-    def merge_by_likeness(self) -> None:
+    def merge_by_similarity(self) -> None:
         key = self.state["pass"]
-        near = Neighbourhood(self._wanted.neighbours, self._wanted.likeness, load_ratio())
-        near.settle(self._entries_again(key, self.state["kept"]))
+        near = SortedNeighbourhood(self._wanted.neighbours, self._wanted.similarity, load_ratio())
+        near.restore(self._candidates_again(key, self.state["kept"]))
         for page in self._pages(key):
-            pairs = [pair for row in page for pair in near.welcome(entry(*row))]
+            pairs = [pair for row in page for pair in near.add(candidate(*row))]
             self.state["kept"] = near.ids
             self._merge(pairs)
 
-    def _pages(self, key: str) -> Iterator[Sequence[tuple[int, str, str | None]]]:
-        """What is done to a page is done when the next one is asked for: then it is kept how far that is."""
-        statement = SORTED.format(key=key)
-        while page := self._job.read(
-            lambda connection: connection.execute(statement, {"key": self.state["key"], "id": self.state["id"]}).all()
-        ):
+    def _pages(self, key: str) -> Iterator[Sequence[Any]]:
+        """A page is done when the next one is requested: then the checkpoint moves behind it."""
+        c, column = prospects.c, prospects.c[key]
+        while True:
+            last_key, last_id = self.state["key"], self.state["id"]
+            query = (
+                select(c.id, column, c.email_key)
+                .where(c.merged_into.is_(None), column >= last_key, (column > last_key) | (c.id > last_id))
+                .order_by(column, c.id)
+                .limit(PAGE_SIZE)
+            )
+            page = self._read(query)
+            if not page:
+                return
             yield page
             self._keep(page[-1][1], page[-1][0], len(page))
 
-    def _entries_again(self, key: str, ids: list[int]) -> list[Entry]:
-        """In their old order; those that were merged meanwhile are gone."""
+    def _candidates_again(self, key: str, ids: list[int]) -> list[Candidate]:
+        """In their old order, without those that were merged meanwhile."""
         if not ids:
             return []
-        rows = self._job.read(lambda connection: connection.execute(AGAIN.format(key=key), ids=ids).all())
-        return sorted((entry(*row) for row in rows), key=lambda each: ids.index(each.id))
+        c, column = prospects.c, prospects.c[key]
+        query = select(c.id, column, c.email_key)
+        rows = self._read(query.where(c.merged_into.is_(None), column.is_not(None), c.id.in_(ids)))
+        return sorted((candidate(*row) for row in rows), key=lambda each: ids.index(each.id))
 
-    def _merge(self, pairs: list[Pair]) -> None:
+    def _read(self, query: Any) -> Sequence[Any]:
+        return self._job.read(lambda connection: connection.execute(query).all())
+
+    def _merge(self, pairs: list[ProspectPair]) -> None:
         rest = iter(pairs)
-        while some := list(islice(rest, MERGES_AT_ONCE)):
+        while some := list(islice(rest, MERGES_PER_COMMIT)):
             now = self._job.now
             self.state["merged"] += self._job.write(
                 lambda connection: merge(connection, some, self._job.id, now)  # noqa: B023 - called at once
@@ -139,5 +144,5 @@ class _Run:
     def _keep(self, key: str, prospect_id: int, seen: int) -> None:
         self.state |= {"key": key, "id": prospect_id, "seen": self.state["seen"] + seen}
         share = min(1.0, self.state["seen"] / max(1, self.state["total"]))
-        self.tell(self.number + share)
+        self.report(self.number + share)
         self._job.checkpoint(self.state)

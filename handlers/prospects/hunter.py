@@ -1,98 +1,98 @@
-"""Hunter: finds the address of a person, and says of an address whether it works. Their API, version 2."""
+"""Hunter's API, version 2: find the address of a person, verify an address."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from handlers.outside import Answer, Outside
-from handlers.outside.meaning import wait_seconds
-from handlers.prospects.answers import Known, picked
-from handlers.prospects.keys import is_mail
+from handlers.cooldown import active_cooldowns, start_cooldown
+from handlers.http import HttpClient, HttpResponse
+from handlers.http.status import wait_seconds
+from handlers.prospects.answer_cache import Known, picked
+from handlers.prospects.match_keys import is_mail
 from handlers.prospects.quota import KEY
 from handlers.prospects.tables import Prospect
-from handlers.rests import rest, resting
 from mayfly import Dead, Job, Retry, Snooze, setting
 
 ANSWER_SECONDS = 15.0
 URL = "https://api.hunter.io"
 PENDING = 202  # an address is still being verified
-TOO_FAST, USED_UP, NOT_TO_BE_ASKED = 403, 429, 451  # as their documentation has it
-A_MINUTE, A_DAY = timedelta(minutes=1), timedelta(days=1)
+TOO_FAST, QUOTA_USED_UP, OPTED_OUT = 403, 429, 451  # by their documentation
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 FOUND = {"position": "title", "company": "company", "phone_number": "phone", "linkedin_url": "linkedin"}
-STATUS_LENGTH = 32
+MAX_STATUS_LENGTH = 32
 
 
-class Question(NamedTuple):
+class HunterQuestion(NamedTuple):
     path: str
-    asked: dict[str, str]
+    parameters: dict[str, str]
 
 
-def question_for(prospect: Prospect) -> Question | None:
-    """None where too little is known to ask for anything."""
+def question_for(prospect: Prospect) -> HunterQuestion | None:
+    """None if too little is known for a question."""
     if prospect["email"]:
-        return verifying(prospect["email"])
+        return verification_of(prospect["email"])
     if not prospect["name"]:
         return None
     domain = _domain(prospect["website"] or "")
     where = {"domain": domain} if domain else {"company": prospect["company"]}
     if not any(where.values()):
         return None
-    return Question("/v2/email-finder", {**where, "full_name": prospect["name"]})
+    return HunterQuestion("/v2/email-finder", {**where, "full_name": prospect["name"]})
 
 
 def _domain(website: str) -> str:
     try:
         return urlsplit(website if "//" in website else f"//{website}").hostname or ""
-    except ValueError:  # half an IPv6 address, for one
+    except ValueError:  # for example an incomplete IPv6 address
         return ""
 
 
-def verifying(mail: str) -> Question:
-    return Question("/v2/email-verifier", {"email": mail})
+def verification_of(mail: str) -> HunterQuestion:
+    return HunterQuestion("/v2/email-verifier", {"email": mail})
 
 
-def ask(job: Job, question: Question) -> Known:
-    at_rest = resting(job).get(KEY)
-    if at_rest is not None:
-        raise Snooze(until=at_rest)
+def ask(job: Job, question: HunterQuestion) -> Known:
+    until_at = active_cooldowns(job).get(KEY)
+    if until_at is not None:
+        raise Snooze(until=until_at)
     job.take(KEY, or_snooze=True)
     secret = setting("HUNTER_API_KEY")
     headers = {"X-API-KEY": secret}
-    hunter = Outside(setting("HUNTER_URL", URL), headers=headers, answer_seconds=ANSWER_SECONDS)
+    hunter = HttpClient(setting("HUNTER_URL", URL), headers=headers, answer_seconds=ANSWER_SECONDS)
     try:
         answer = hunter.get(
-            f"{question.path}?{urlencode(question.asked)}", expected=(TOO_FAST, USED_UP, NOT_TO_BE_ASKED)
+            f"{question.path}?{urlencode(question.parameters)}", expected=(TOO_FAST, QUOTA_USED_UP, OPTED_OUT)
         )
         return _read(job, question, answer)
-    except Retry as error:  # one who repeats what he was sent must not put the key into the job's error
+    except Retry as error:  # an answer that quotes the request must not put the key into the job's error
         raise Retry(str(error).replace(secret, "***"), after=error.after) from None
     except Dead as error:
         raise Dead(str(error).replace(secret, "***")) from None
 
 
-def _read(job: Job, question: Question, answer: Answer) -> Known:
-    if answer.status == NOT_TO_BE_ASKED:
-        return {"email_status": "not to be asked"}
-    if answer.status == USED_UP:
+def _read(job: Job, question: HunterQuestion, answer: HttpResponse) -> Known:
+    if answer.status == OPTED_OUT:
+        return {"email_status": "opted out"}
+    if answer.status == QUOTA_USED_UP:
         wait = wait_seconds(answer.headers.get("Retry-After"), job.now)
-        raise Snooze(until=_let_rest(job, A_DAY if wait is None else timedelta(seconds=wait), "its quota is used up"))
+        raise Snooze(until=_cool_down(job, DAY if wait is None else timedelta(seconds=wait), "its quota is used up"))
     if answer.status == TOO_FAST:
-        _let_rest(job, A_MINUTE, "asked too often")
-        raise Retry(f"{answer.who} answered {TOO_FAST}: asked too often", after=A_MINUTE)
+        _cool_down(job, MINUTE, "too many requests")
+        raise Retry(f"{answer.host} answered {TOO_FAST}: too many requests", after=MINUTE)
     if answer.status == PENDING:
-        raise Retry(f"{answer.who} is still verifying the address", after=A_MINUTE)
-    told = answer.json()
-    given = told.get("data") if isinstance(told, dict) else None
+        raise Retry(f"{answer.host} is still verifying the address", after=MINUTE)
+    body = answer.json()
+    given = body.get("data") if isinstance(body, dict) else None
     if not isinstance(given, dict):
-        raise Retry(f"{answer.who} answered without any data")
-    return verified(given, question.asked["email"]) if "email" in question.asked else found(given)
+        raise Retry(f"{answer.host} answered without any data")
+    return verified(given, question.parameters["email"]) if "email" in question.parameters else found(given)
 
 
-def _let_rest(job: Job, lasts: timedelta, reason: str) -> datetime:
-    """Until when."""
-    rest(job, KEY, reason, lasts)
-    return job.now + lasts
+def _cool_down(job: Job, duration: timedelta, reason: str) -> datetime:
+    """Returns its end."""
+    start_cooldown(job, KEY, reason, duration)
+    return job.now + duration
 
 
 def verified(given: Mapping[str, Any], mail: str) -> Known:
@@ -111,6 +111,6 @@ def found(given: Mapping[str, Any]) -> Known:
 
 def _judgement(given: Mapping[str, Any]) -> Known:
     status, score = given.get("status"), given.get("score")
-    fits = isinstance(status, str) and status.isprintable() and len(status) <= STATUS_LENGTH
+    fits = isinstance(status, str) and status.isprintable() and len(status) <= MAX_STATUS_LENGTH
     is_score = type(score) is int and 0 <= score <= 100
     return {"email_status": status if fits else None, "email_score": score if is_score else None}

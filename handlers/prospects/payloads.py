@@ -1,39 +1,36 @@
-"""What is asked for, checked when it is enqueued."""
+"""The payloads of prospect jobs."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from handlers.fields import Id, Line, Payload
+from handlers.payloads import Id, Line, Payload
 
 Column = Literal[
     "email", "name", "first_name", "last_name", "company", "title", "phone", "website", "linkedin", "city",
     "country", "notes",
 ]  # fmt: skip
-Rule = Literal["mail", "likeness"]
+Rule = Literal["mail", "similarity"]
 Path = Annotated[Line, StringConstraints(min_length=1)]
 Heading = Annotated[str, StringConstraints(max_length=200)]
 
 
 class ImportProspects(Payload):
-    """A file below IMPORT_FILES. What is not said of it is found out."""
+    """A file below IMPORT_FILES. Format and columns are detected unless given."""
 
     path: Path
-    # None: not to be read.
+    # None: ignore the column.
     mapping: Annotated[dict[Heading, Column | None], Field(default_factory=dict, max_length=500)]
     encoding: Literal["utf-8", "utf-16-le", "utf-16-be", "cp1252"] | None = None
     delimiter: Literal[",", ";", "\t", "|"] | None = None
 
 
 class DedupProspects(Payload):
-    """How alike is the same: 100 is to the letter."""
+    """`similarity` is the minimum for a match; 100 is equality."""
 
-    likeness: Annotated[float, Field(ge=80, le=100)] = 93.0
+    similarity: Annotated[float, Field(ge=80, le=100)] = 93.0
     neighbours: Annotated[int, Field(ge=1, le=200)] = 20
-    rules: Annotated[tuple[Literal["mail", "likeness"], ...], Field(min_length=1, max_length=2)] = (
-        "mail",
-        "likeness",
-    )
+    rules: Annotated[tuple[Rule, ...], Field(min_length=1, max_length=2)] = ("mail", "similarity")
 
 
 class UndoMerge(Payload):
@@ -43,9 +40,9 @@ class UndoMerge(Payload):
     run: Id | None = None
 
     @model_validator(mode="after")
-    def one_of_both(self) -> "UndoMerge":
+    def _has_one_of_both(self) -> "UndoMerge":
         if (self.merge is None) == (self.run is None):
-            raise ValueError("say either merge or run")
+            raise ValueError("give either merge or run")
         return self
 
 

@@ -1,6 +1,6 @@
-"""The file of what was not imported: the number of its line, the reason, and the record as it was.
+"""The file of rejected records: line number, reason, and the record itself.
 
-A step of an import that is repeated after a crash writes the same bytes to the same place: no line is there twice.
+A step of an import that is repeated after a crash writes the same bytes to the same position: no line is duplicated.
 """
 
 import csv
@@ -9,21 +9,21 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-HEADING = ("line", "reason")
+HEADER = ("line", "reason")
 
 
-class Rejects:
-    """Made when there is something to say."""
+class RejectsFile:
+    """Created with the first rejected record."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, at: int, rejected: Sequence[Sequence[str]]) -> int:
-        """On the disk when it returns; where the next ones go."""
+        """Write and fsync at this offset; returns the next offset."""
         text = io.StringIO()
         writer = csv.writer(text)
         if at == 0:
-            writer.writerow(HEADING)
+            writer.writerow(HEADER)
         writer.writerows(rejected)
         content = text.getvalue().encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
@@ -35,7 +35,7 @@ class Rejects:
         return at + len(content)
 
     def end(self, at: int) -> None:
-        """What a run left behind that had come further than anybody knows, by code of another version, goes."""
+        """Remove what a killed run has written after its last checkpoint."""
         if at:
             os.truncate(self.path, at)
 

@@ -1,55 +1,98 @@
-"""The prospects as they are stored, and the statements that more than one step needs."""
+"""The tables of prospects, merges and cached answers, and the statements that several jobs use."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from handlers.prospects.keys import keys_of
+from sqlalchemy import Column, Connection, Float, Integer, String, Table, bindparam, select, update
 
-LENGTHS = {
+from handlers.prospects.match_keys import keys_of
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
+from handlers.upsert import insert_missing
+
+MAX_LENGTHS = {
     "email": 190, "name": 190, "company": 190, "title": 190, "phone": 190, "website": 500, "linkedin": 500,
     "city": 190, "country": 190, "notes": 10_000,
 }  # fmt: skip
-FIELDS = tuple(LENGTHS)
-KEYS = ("email_key", "by_name", "by_company")
-OF_THE_MAIL = ("email_status", "email_score")  # what is known of the address, and of no other
-KNOWN = (*FIELDS, *OF_THE_MAIL)
-INSERTED = (*FIELDS, *KEYS, "import_id", "line", "created_at", "updated_at")
+FIELDS = tuple(MAX_LENGTHS)
+KEYS = ("email_key", "by_name", "by_company")  # see match_keys; NULL if the fields do not suffice
+EMAIL_FIELDS = ("email_status", "email_score")  # belong to the address
+KNOWN = (*FIELDS, *EMAIL_FIELDS)
+MAX_CHAIN_LENGTH = 1000  # of merges into merges; a longer one is a cycle, made by hand
 
-LOCKED = f"SELECT id, merged_into, {', '.join(KNOWN)} FROM app_prospects WHERE {{ids of id}} ORDER BY id"
-CHANGE = (
-    f"UPDATE app_prospects SET {', '.join(f'{name} = :{name}' for name in (*KNOWN, *KEYS))}, updated_at = :now"
-    " WHERE id = :id"
+prospects = Table(
+    "app_prospects",
+    metadata,
+    Column("id", Id, primary_key=True),
+    *(Column(name, LongText if name == "notes" else String(length)) for name, length in MAX_LENGTHS.items()),
+    Column("email_status", String(32)),  # in the verifier's words
+    Column("email_score", Integer),
+    *(Column(name, String(190)) for name in KEYS),
+    Column("merged_into", Id),  # the prospect that replaces this one
+    Column("import_id", Id),  # the job; NULL: not imported
+    Column("line", Id),  # of the imported file
+    Column("created_at", UtcTimestamp, nullable=False),
+    Column("updated_at", UtcTimestamp, nullable=False),
+    Column("enriched_at", UtcTimestamp),
 )
-LONGEST_CHAIN = 1000  # of merges into merges; more is a ring, which nobody but plain SQL can make
+
+merges = Table(
+    "app_merges",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("winner_id", Id, nullable=False),
+    Column("loser_id", Id, nullable=False),
+    Column("rule", String(16), nullable=False),  # mail or similarity
+    Column("score", Float, nullable=False),  # 100: equal
+    Column("changes", LongText, nullable=False),  # JSON: each field of the winner before and after
+    Column("job_id", Id, nullable=False),
+    Column("merged_at", UtcTimestamp, nullable=False),
+    Column("undone_at", UtcTimestamp),
+    Column("undone_by", Id),  # the job
+)
+
+cached_answers = Table(
+    "app_cached_answers",
+    metadata,
+    Column("provider", String(32), primary_key=True),
+    Column("question_key", String(64), primary_key=True),  # SHA-256 of the question
+    Column("question", LongText, nullable=False),
+    Column("answer", LongText, nullable=False),  # JSON: the part that is used
+    Column("answered_at", UtcTimestamp, nullable=False),
+)
 
 Prospect = dict[str, Any]
 
 
-def insert_new(connection: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line that is already there stays as it is: whoever repeats a step adds nobody twice."""
-    statement = connection.dialect.insert_missing("app_prospects", ("import_id", "line"), INSERTED)
-    connection.execute_many(statement, rows)
+def insert_new(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """A line that was imported already stays as it is: a repeated step inserts nothing twice."""
+    insert_missing(connection, prospects, rows)
 
 
-def lock(connection: Any, ids: set[int]) -> dict[int, Prospect]:
-    """Those that there are, by id, held until the transaction ends."""
-    found = connection.execute(LOCKED + connection.dialect.row_lock, ids=ids).all()
-    return {row[0]: dict(zip(("id", "merged_into", *KNOWN), row, strict=True)) for row in found}
+def lock(connection: Connection, ids: Collection[int]) -> dict[int, Prospect]:
+    """The existing ones by id, locked until the transaction ends."""
+    c = prospects.c
+    columns = [c[name] for name in ("id", "merged_into", *KNOWN)]
+    query = select(*columns).where(c.id.in_(sorted(ids))).order_by(c.id).with_for_update()
+    return {row["id"]: dict(row) for row in connection.execute(query).mappings()}
 
 
-def lock_living(connection: Any, prospect_id: int) -> Prospect | None:
-    """The prospect, or the one that it is part of by now; None if there was never any."""
-    asked = prospect_id
-    for _ in range(LONGEST_CHAIN):
-        found = lock(connection, {asked}).get(asked)
+def lock_surviving(connection: Connection, prospect_id: int) -> Prospect | None:
+    """The prospect, or the one that it was merged into; None if there is none."""
+    wanted = prospect_id
+    for _ in range(MAX_CHAIN_LENGTH):
+        found = lock(connection, {wanted}).get(wanted)
         if found is None or found["merged_into"] is None:
             return found
-        asked = found["merged_into"]
+        wanted = found["merged_into"]
     return None
 
 
-def change(connection: Any, prospects: Sequence[Prospect], now: datetime) -> None:
-    rows = [{**{name: each[name] for name in ("id", *KNOWN)}, **keys_of(each), "now": now} for each in prospects]
-    if rows:
-        connection.execute_many(CHANGE, rows)
+def store(connection: Connection, changed: Sequence[Prospect], now: datetime) -> None:
+    if not changed:
+        return
+    rows = [
+        {"row_id": each["id"], "updated_at": now, **{name: each[name] for name in KNOWN}, **keys_of(each)}
+        for each in changed
+    ]
+    connection.execute(update(prospects).where(prospects.c.id == bindparam("row_id")), rows)

@@ -1,15 +1,15 @@
-"""Full-text search over what the platform keeps: an index that is built aside and swapped in."""
+"""Full-text search over boards, posts and prospects, in an index that is rebuilt and then swapped in."""
 
 from typing import Any
 
-from handlers.search.payloads import Rebuild
+from handlers.search.payloads import RebuildSearchIndex
 from mayfly import Job, handler
 
-__handlers__ = ()  # all are here
+__handlers__ = ()  # all are declared here
 
 
 @handler("rebuild_search_index", lane="misc")
-def rebuild_search_index(job: Job, _rebuild: Rebuild) -> dict[str, Any]:
-    from handlers.search.building import rebuild  # for the one runner a night that builds
+def rebuild_search_index(job: Job, _nothing: RebuildSearchIndex) -> dict[str, Any]:
+    from handlers.search.rebuild import rebuild  # for the one runner per night that needs it
 
     return rebuild(job)

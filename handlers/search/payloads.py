@@ -1,7 +1,7 @@
-"""What a rebuild is told: nothing, and nothing else is taken."""
+"""The payload of a rebuild: no fields."""
 
-from handlers.fields import Payload
+from handlers.payloads import Payload
 
 
-class Rebuild(Payload):
-    """The whole of it."""
+class RebuildSearchIndex(Payload):
+    """The whole index."""

@@ -1,29 +1,42 @@
-"""What is searched: each kind with the statement that reads a slice of it, in the order of its ids."""
+"""What is searched: for each kind the query that reads its rows in the order of their ids."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-TEXT_LENGTH = 20_000  # characters of each that are indexed
+from sqlalchemy import Select, func, select
+
+from handlers.boards.tables import boards, posts
+from handlers.prospects.tables import prospects
+
+MAX_TEXT_LENGTH = 20_000  # characters of a post that are indexed
 
 
-class Source(NamedTuple):
-    """Its statement gives id, title and texts of those after `:after`, `:most` at a time."""
+class SearchSource(NamedTuple):
+    """Its query gives id, title and texts."""
 
     kind: str
-    slice: str
+    rows: Select[Any]
+
+    def page(self, after: int, limit: int) -> Select[Any]:
+        id_column = self.rows.selected_columns.id
+        return self.rows.where(id_column > after).order_by(id_column).limit(limit)
 
 
-# Drafts, and what was withdrawn, are nobody's to find.
 SOURCES = (
-    Source("board", "SELECT id, title FROM app_boards WHERE id > :after ORDER BY id LIMIT :most"),
-    Source(
+    SearchSource("board", select(boards.c.id, boards.c.title)),
+    SearchSource(  # drafts and withdrawn posts are not searched
         "post",
-        "SELECT app_posts.id, app_boards.title, SUBSTR(app_posts.body, 1, :length)"
-        " FROM app_posts LEFT JOIN app_boards ON app_boards.id = app_posts.board_id"
-        " WHERE app_posts.id > :after AND app_posts.state = 'published' ORDER BY app_posts.id LIMIT :most",
+        select(posts.c.id, boards.c.title, func.substr(posts.c.body, 1, MAX_TEXT_LENGTH))
+        .select_from(posts.outerjoin(boards, boards.c.id == posts.c.board_id))
+        .where(posts.c.state == "published"),
     ),
-    Source(  # merged ones are found as whom they were merged into
+    SearchSource(  # a merged prospect is found as the one that it was merged into
         "prospect",
-        "SELECT id, COALESCE(name, email), company, title, email FROM app_prospects"
-        " WHERE id > :after AND merged_into IS NULL ORDER BY id LIMIT :most",
+        select(
+            prospects.c.id,
+            func.coalesce(prospects.c.name, prospects.c.email),
+            prospects.c.company,
+            prospects.c.title,
+            prospects.c.email,
+        ).where(prospects.c.merged_into.is_(None)),
     ),
 )

@@ -1,96 +1,110 @@
-"""Which index tables there are, and which of them is searched.
+"""The tables that say which index tables exist, and which of them is searched.
 
-A table is named here before it is made and until it is dropped, so none is forgotten whoever is killed when. The
-pointer is one row: whoever reads it finds a whole index, the old one or the new one.
+An index table is registered before it is created and until it is dropped, so none is forgotten if a job is killed.
+The pointer is one row: a reader finds a complete index, the old or the new one.
 """
 
 import re
-from typing import Any
 
+from sqlalchemy import BigInteger, Column, Connection, Select, String, Table, delete, select, text, update
+from sqlalchemy import column as light_column
+from sqlalchemy import table as light_table
+
+from handlers.schema import Id, UtcTimestamp, metadata
+from handlers.upsert import insert_missing, upsert
 from mayfly import Job
 
 STANDING, DROPPING = "standing", "dropping"
-NAME = re.compile(r"app_search_[0-9]{1,19}")  # what stands in a row becomes part of a statement: it must be ours
-POINTER = ("pointer", "name", "entries", "swapped_at")
-REGISTERED = ("name", "job_id", "state")
+INDEX_NAME = re.compile(r"app_search_[0-9]{1,19}")  # it becomes part of statements
 
-CURRENT = "SELECT name FROM app_search_pointer WHERE pointer = 'current'"
-STATE = "SELECT state FROM app_search_tables WHERE name = :name"
-MARK = "UPDATE app_search_tables SET state = :state WHERE name = :name"
-FORGET = "DELETE FROM app_search_tables WHERE name = :name"
-USELESS = (
-    "SELECT name FROM app_search_tables WHERE name <> :mine"
-    " AND name NOT IN (SELECT name FROM app_search_pointer)"
-    " AND NOT EXISTS (SELECT 1 FROM mayfly_jobs WHERE mayfly_jobs.id = app_search_tables.job_id"
-    " AND mayfly_jobs.status IN ('pending', 'processing') AND app_search_tables.state = 'standing')"
-    " ORDER BY name"
+search_tables = Table(
+    "app_search_tables",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("job_id", Id, nullable=False),  # the job that fills it
+    Column("state", String(16), nullable=False),
 )
 
+search_pointer = Table(
+    "app_search_pointer",
+    metadata,
+    Column("pointer", String(16), primary_key=True),
+    Column("name", String(64), nullable=False),  # the table that is searched
+    Column("entries", BigInteger, nullable=False),
+    Column("swapped_at", UtcTimestamp, nullable=False),
+)
 
-def current_table(connection: Any) -> str | None:
-    name = connection.execute(CURRENT).scalar()
+jobs = light_table("mayfly_jobs", light_column("id"), light_column("status"))
+
+
+def current_table(connection: Connection) -> str | None:
+    name = connection.scalar(select(search_pointer.c.name).where(search_pointer.c.pointer == "current"))
     return None if name is None else checked(name)
 
 
 def checked(name: str) -> str:
-    if NAME.fullmatch(name) is None:
-        raise ValueError(f"{name!r} is no search index")
+    if INDEX_NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is not the name of a search index")
     return name
 
 
-def table_of(job: Job) -> str:
+def index_name(job: Job) -> str:
     return f"app_search_{job.id}"
 
 
 def state_of(job: Job, name: str) -> str | None:
-    found = job.read(lambda connection: connection.execute(STATE, {"name": name}).scalar())
-    return None if found is None else str(found)
+    return job.read(lambda connection: connection.scalar(_state(name)))
 
 
 def register(job: Job, name: str) -> None:
     row = {"name": name, "job_id": job.id, "state": STANDING}
-
-    def write(connection: Any) -> None:
-        connection.execute(connection.dialect.insert_missing("app_search_tables", ("name",), REGISTERED), row)
-
-    job.write(write)
+    job.write(lambda connection: insert_missing(connection, search_tables, row))
 
 
 def swap_in(job: Job, name: str, entries: int) -> bool:
-    """Under the lock of its row: a table that somebody has begun to drop is never pointed to. Whether it is now."""
+    """Point to this table; False if another job has begun to drop it."""
     row = {"pointer": "current", "name": name, "entries": entries, "swapped_at": job.now}
 
-    def write(connection: Any) -> bool:
+    def write(connection: Connection) -> bool:
         if _locked_state(connection, name) != STANDING:
             return False
-        connection.execute(connection.dialect.upsert("app_search_pointer", ("pointer",), POINTER), row)
+        upsert(connection, search_pointer, row)
         return True
 
     return job.write(write)
 
 
-def sweep(job: Job, mine: str) -> int:
-    """Drop what is neither searched nor being filled; how many."""
-    names = job.read(lambda connection: connection.execute(USELESS, {"mine": mine}).scalars())
+def sweep(job: Job, own: str) -> int:
+    """Drop the tables that are neither searched nor being filled; returns how many."""
+    t = search_tables.c
+    is_live = jobs.c.status.in_(("pending", "processing")) & (t.state == STANDING)
+    is_filled = select(jobs.c.id).where(jobs.c.id == t.job_id, is_live).exists()
+    pointed = select(search_pointer.c.name)
+    useless = select(t.name).where(t.name != own, t.name.not_in(pointed), ~is_filled).order_by(t.name)
+    names = job.read(lambda connection: connection.scalars(useless).all())
     for name in names:
         drop(job, checked(name))
     return len(names)
 
 
 def drop(job: Job, name: str) -> None:
-    """In three steps, each of which may be the last: who comes next finds the row, and goes on."""
+    """In three commits. A job that is killed in between leaves the row, and the next one continues."""
+    registered = search_tables.c.name == name
 
-    def mark(connection: Any) -> bool:
+    def mark(connection: Connection) -> bool:
         if _locked_state(connection, name) is None or current_table(connection) == name:
             return False
-        connection.execute(MARK, {"name": name, "state": DROPPING})
+        connection.execute(update(search_tables).where(registered).values(state=DROPPING))
         return True
 
     if job.write(mark):
-        job.write(lambda connection: connection.execute(f"DROP TABLE IF EXISTS {checked(name)}"))
-        job.write(lambda connection: connection.execute(FORGET, {"name": name}))
+        job.write(lambda connection: connection.execute(text(f"DROP TABLE IF EXISTS {checked(name)}")))
+        job.write(lambda connection: connection.execute(delete(search_tables).where(registered)))
 
 
-def _locked_state(connection: Any, name: str) -> str | None:
-    found = connection.execute(f"{STATE}{connection.dialect.row_lock}", {"name": name}).scalar()
-    return None if found is None else str(found)
+def _state(name: str) -> Select[str]:
+    return select(search_tables.c.state).where(search_tables.c.name == name)
+
+
+def _locked_state(connection: Connection, name: str) -> str | None:
+    return connection.scalar(_state(name).with_for_update())

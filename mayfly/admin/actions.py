@@ -1,22 +1,19 @@
-"""Cancel jobs: those that wait at once, those that run by a flag that their handlers can see."""
+"""What operators do to jobs: cancel, retry, delay, discard, and prune old rows.
+
+An action finds its jobs along an index and changes them in slices. Each slice is one transaction together with its
+count in the audit, so an action that is stopped has done a countable part of its work and can be repeated.
+"""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from datetime import datetime
-from functools import cache, partial
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from mayfly.admin.audit import Actor, AuditEntry
-from mayfly.admin.bulk import (
-    DUE_SOON,
-    MAX_MATCHING_COUNTED,
-    BulkAction,
-    BulkResult,
-    OnProgress,
-    Verb,
-    no_progress,
-)
-from mayfly.admin.filters import JobFilter
+from mayfly.admin.filters import JobFilter, Range, StatusConditions, not_empty, position_of, ranges
+from mayfly.admin.jobs import CappedCount
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import BadField
@@ -29,184 +26,186 @@ from mayfly.queue.prune import Keep, prune, searches
 from mayfly.queue.unique import held_among_statement
 from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, WAITING_LENGTH
 
+ROWS_PER_SLICE = 1000
+MAX_MATCHING_COUNTED = 10_000
+MAX_ROWS_ESTIMATED = 20_000  # read for conditions that no index covers
+DUE_SOON = timedelta(seconds=1)  # `retry` does not move a job that is due by then
+
+
+@dataclass(frozen=True, eq=False)
+class Verb:
+    name: str
+    applies_to: StatusConditions  # may use the parameters :soon and :until
+    default_status: str | None = None  # for a filter without a status
+
+
+CANCEL = Verb("cancel", {PENDING: "", PROCESSING: "cancel_reason IS NULL"})
+RETRY = Verb("retry", {DEAD: "", CANCELLED: "", PENDING: "run_at > :soon"}, default_status=DEAD)
+DISCARD = Verb("discard", {DEAD: ""})
+DELAY = Verb("delay", {PENDING: "run_at < :until"})  # a delayed job is not found again
+
+
+class BulkResult(NamedTuple):
+    changed: int = 0
+    requested: int = 0  # running jobs whose handlers are asked to stop
+    held: int = 0  # unchanged: another job holds their unique key
+
+    def plus(self, other: "BulkResult") -> "BulkResult":
+        return BulkResult(*(one + more for one, more in zip(self, other, strict=True)))
+
 
 class Cancelled(NamedTuple):
-    """How many jobs have ended by it, and how many run and were told to end."""
+    """Jobs that ended at once, and running jobs that were asked to stop (`told`)."""
 
     ended: int = 0
     told: int = 0
 
 
-CANCEL = Verb("cancel", {PENDING: "", PROCESSING: "cancel_reason IS NULL"})
+Change = Callable[[Connection, Sequence[int]], BulkResult]
+OnProgress = Callable[[int], object]  # called with the number of jobs of each slice
+
+
+def no_progress(_jobs: int) -> None:
+    pass
 
 
 def cancel(
     database: Database,
-    which: JobFilter,
+    job_filter: JobFilter,
     actor: Actor | None = None,
     reason: str | None = None,
-    tell: OnProgress = no_progress,
+    on_progress: OnProgress = no_progress,
 ) -> Cancelled:
-    """Without an actor it is Mayfly's own doing, and nobody's deed."""
-    now, text = database.clock.now(), cancelled_by("cancelled", actor, reason)
-    deed = None if actor is None else AuditEntry(actor, CANCEL.name, str(which), now, reason)
-    errand = BulkAction(database, CANCEL, which, now)
-    done = errand.carry_out(lambda connection, ids: _cancel(connection, ids, text, now), deed, tell)
+    """Pending jobs end at once, running ones when their handlers check. Without an actor there is no audit entry."""
+    action = BulkAction(database, CANCEL, job_filter, database.clock.now())
+    values = {"reason": cause("cancelled", actor, reason), "now": action.now}
+    done = action.run(partial(_cancel, values=values), actor, reason, on_progress)
     if done.changed:
         complete_all(database)  # the last job of a batch may have been among them
-    return Cancelled(done.changed, done.told)
-
-
-def cancelled_by(what: str, actor: Actor | None, reason: str | None) -> str:
-    """As it is kept with each job."""
-    who = f"{what} by {actor.name}" if actor else what
-    return bounded(storable(f"{who}: {reason}" if reason else who))
-
-
-def _cancel(connection: Connection, ids: Sequence[int], reason: str, now: datetime) -> BulkResult:
-    """What each of them is by now decides: some may have been claimed, or have ended, since the look."""
-    locking = f"{live_statement()}{connection.dialect.row_lock}"
-    found = connection.execute(locking, ids=ids).all()
-    waiting = [job_id for job_id, status in found if status == PENDING]
-    running = [job_id for job_id, status in found if status == PROCESSING]
-    if waiting:
-        connection.execute(cancel_statement(), {"reason": reason, "now": now}, waiting)
-    if running:
-        connection.execute(request_cancel_statement(), {"reason": reason}, running)
-    return BulkResult(changed=len(waiting), told=len(running))
-
-
-@cache
-def live_statement() -> str:
-    live = "status IN ('pending', 'processing')"
-    return f"SELECT id, status FROM mayfly_jobs WHERE {{ids of id}} AND {live} ORDER BY id"
-
-
-@cache
-def cancel_statement() -> str:
-    """What was not due yet is now: pruning believes that whatever ended before a time was due before it."""
-    return (
-        "UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now, last_error = :reason,"
-        " run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END"
-        " WHERE {ids of id} AND status = 'pending'"
-    )
-
-
-@cache
-def request_cancel_statement() -> str:
-    """Whoever came first has given the reason."""
-    return (
-        "UPDATE mayfly_jobs SET cancel_reason = :reason"
-        " WHERE {ids of id} AND status = 'processing' AND cancel_reason IS NULL"
-    )
-
-
-DELAY = Verb("delay", {PENDING: "run_at < :until"})  # a job that was delayed is not found again
-
-
-def delay(
-    database: Database,
-    which: JobFilter,
-    until: datetime,
-    actor: Actor,
-    reason: str | None = None,
-    tell: OnProgress = no_progress,
-) -> BulkResult:
-    now = database.clock.now()
-    if until <= now:
-        raise BadField("until", until.isoformat(timespec="seconds"), "a time that is still to come")
-    errand = BulkAction(database, DELAY, which, now, until)
-    values = {"until": until, "waiting_for": cancelled_by("delayed", actor, reason)[:WAITING_LENGTH]}
-    deed = AuditEntry(actor, DELAY.name, f"{which} until={until.isoformat(timespec='seconds')}", now, reason)
-
-    def change(connection: Connection, ids: Sequence[int]) -> BulkResult:
-        return BulkResult(changed=connection.execute(delay_statement(), values, ids).rowcount)
-
-    return errand.carry_out(change, deed, tell)
-
-
-@cache
-def delay_statement() -> str:
-    """The reason goes with the time: see docs/decisions.md."""
-    return (
-        "UPDATE mayfly_jobs SET run_at = :until, waiting_for = :waiting_for"
-        " WHERE {ids of id} AND status = 'pending' AND run_at < :until"
-    )
-
-
-DISCARD = Verb("discard", {DEAD: ""})
-
-
-def discard(
-    database: Database,
-    which: JobFilter,
-    actor: Actor,
-    reason: str | None = None,
-    tell: OnProgress = no_progress,
-) -> BulkResult:
-    now, text = database.clock.now(), cancelled_by("discarded", actor, reason)
-    errand = BulkAction(database, DISCARD, which, now)
-    deed = AuditEntry(actor, DISCARD.name, str(which), now, reason)
-    return errand.carry_out(lambda connection, ids: _discard(connection, ids, text, now), deed, tell)
-
-
-def _discard(connection: Connection, ids: Sequence[int], reason: str, now: datetime) -> BulkResult:
-    return BulkResult(changed=connection.execute(discard_statement(), {"reason": reason, "now": now}, ids).rowcount)
-
-
-@cache
-def discard_statement() -> str:
-    """It is kept as long as one that is cancelled today."""
-    return (
-        "UPDATE mayfly_jobs SET status = 'cancelled', finished_at = :now,"
-        " cancel_reason = :reason WHERE {ids of id} AND status = 'dead'"
-    )
-
-
-RETRY = Verb("retry", {DEAD: "", CANCELLED: "", PENDING: "run_at > :soon"}, default_status=DEAD)
+    return Cancelled(done.changed, done.requested)
 
 
 def retry(
     database: Database,
-    which: JobFilter,
+    job_filter: JobFilter,
     actor: Actor,
     reason: str | None = None,
-    tell: OnProgress = no_progress,
+    on_progress: OnProgress = no_progress,
 ) -> BulkResult:
-    """A filter that names no status means dead jobs."""
-    now = database.clock.now()
-    errand = BulkAction(database, RETRY, which, now)
-    deed, status = AuditEntry(actor, RETRY.name, str(which), now, reason), errand.meant.status
+    """Make dead and cancelled jobs pending again, and waiting ones due. A filter without a status means dead jobs."""
+    action = BulkAction(database, RETRY, job_filter, database.clock.now())
+    status = action.effective_filter.status
+    statuses = RETRY.applies_to if status is None else (status,)
+    return action.run(partial(_retry, now=action.now, statuses=statuses), actor, reason, on_progress)
 
-    def change(connection: Connection, ids: Sequence[int]) -> BulkResult:
-        return _retry(connection, ids, now, RETRY.applies_to if status is None else (status,))
 
-    return errand.carry_out(change, deed, tell)
+def discard(
+    database: Database,
+    job_filter: JobFilter,
+    actor: Actor,
+    reason: str | None = None,
+    on_progress: OnProgress = no_progress,
+) -> BulkResult:
+    action = BulkAction(database, DISCARD, job_filter, database.clock.now())
+    values = {"reason": cause("discarded", actor, reason), "now": action.now}
+    return action.run(partial(_update, DISCARD_DEAD, values=values), actor, reason, on_progress)
+
+
+def delay(
+    database: Database,
+    job_filter: JobFilter,
+    until: datetime,
+    actor: Actor,
+    reason: str | None = None,
+    on_progress: OnProgress = no_progress,
+) -> BulkResult:
+    action = BulkAction(database, DELAY, job_filter, database.clock.now(), until)
+    if until <= action.now:
+        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
+    values = {"until": until, "waiting_for": cause("delayed", actor, reason)[:WAITING_LENGTH]}
+    return action.run(partial(_update, DELAY_PENDING, values=values), actor, reason, on_progress)
+
+
+def cause(past: str, actor: Actor | None, reason: str | None) -> str:
+    """As it is written to each job: "cancelled by ann: sent twice"."""
+    action = f"{past} by {actor.name}" if actor else past
+    return bounded(storable(f"{action}: {reason}" if reason else action))
+
+
+# --- statements ---------------------------------------------------------------------------------------------
+
+
+def update_jobs(changes: str, condition: str) -> str:
+    """One shape for all: the old state in the WHERE clause, since it may have changed since the jobs were found."""
+    return f"UPDATE mayfly_jobs SET {changes} WHERE {{ids of id}} AND {condition}"
+
+
+ENDED = "status IN ('dead', 'cancelled')"
+LOCK_LIVE = "SELECT id, status FROM mayfly_jobs WHERE {ids of id} AND status IN ('pending', 'processing') ORDER BY id"
+LOCK_RETRYABLE = (
+    "SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE {ids of id}"
+    f" AND ({ENDED} OR (status = 'pending' AND run_at > :soon)) ORDER BY id"
+)
+
+# run_at is never after finished_at: pruning finds old jobs by run_at.
+CANCEL_PENDING = update_jobs(
+    "status = 'cancelled', finished_at = :now, last_error = :reason,"
+    " run_at = CASE WHEN run_at > :now THEN :now ELSE run_at END",
+    "status = 'pending'",
+)
+REQUEST_CANCEL = update_jobs("cancel_reason = :reason", "status = 'processing' AND cancel_reason IS NULL")
+DISCARD_DEAD = update_jobs("status = 'cancelled', finished_at = :now, cancel_reason = :reason", "status = 'dead'")
+DELAY_PENDING = update_jobs("run_at = :until, waiting_for = :waiting_for", "status = 'pending' AND run_at < :until")
+RUN_NOW = update_jobs("run_at = :now, waiting_for = NULL", "status = 'pending'")
+
+# As when it was enqueued, except for claims (the fencing token), checkpoint and history.
+RETRY_ENDED = update_jobs(
+    "status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0,"
+    " worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL,"
+    " duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL,"
+    " expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END",
+    ENDED,
+)
+
+
+def _update(statement: str, connection: Connection, ids: Sequence[int], values: Mapping[str, Any]) -> BulkResult:
+    return BulkResult(changed=connection.execute(statement, values, ids).rowcount)
+
+
+def _cancel(connection: Connection, ids: Sequence[int], values: Mapping[str, Any]) -> BulkResult:
+    """By their status now: some may have been claimed, or have ended, since they were found."""
+    rows = connection.execute(f"{LOCK_LIVE}{connection.dialect.row_lock}", ids=ids).all()
+    pending = [job_id for job_id, status in rows if status == PENDING]
+    running = [job_id for job_id, status in rows if status == PROCESSING]
+    if pending:
+        connection.execute(CANCEL_PENDING, values, pending)
+    if running:
+        connection.execute(REQUEST_CANCEL, {"reason": values["reason"]}, running)
+    return BulkResult(changed=len(pending), requested=len(running))
 
 
 def _retry(connection: Connection, ids: Sequence[int], now: datetime, statuses: Collection[str]) -> BulkResult:
-    """What each of them is by now decides: somebody else may retry them at the same time."""
-    values = {"soon": now + DUE_SOON}
-    rows = connection.execute(f"{retryable_statement()}{connection.dialect.row_lock}", values, ids).all()
-    found = [row for row in rows if row[1] in statuses]
-    waiting = [row[0] for row in found if row[1] == PENDING]
-    ended = [row for row in found if row[1] != PENDING]
+    """By their status now: they may be retried from several places at once."""
+    found = connection.execute(f"{LOCK_RETRYABLE}{connection.dialect.row_lock}", {"soon": now + DUE_SOON}, ids).all()
+    rows = [row for row in found if row[1] in statuses]
+    pending = [row[0] for row in rows if row[1] == PENDING]
+    ended = [row for row in rows if row[1] != PENDING]
     free = _with_free_keys(connection, ended)
     if free:
-        connection.execute(retry_statement(), {"now": now}, free)
-    if waiting:
-        connection.execute(run_now_statement(), {"now": now}, waiting)
-    return BulkResult(changed=len(free) + len(waiting), held=len(ended) - len(free))
+        connection.execute(RETRY_ENDED, {"now": now}, free)
+    if pending:
+        connection.execute(RUN_NOW, {"now": now}, pending)
+    return BulkResult(changed=len(free) + len(pending), held=len(ended) - len(free))
 
 
 def _with_free_keys(connection: Connection, ended: Sequence[Any]) -> list[int]:
-    """Those that may live again: of several with one unique key the first, and none while another job holds it.
+    """Jobs whose unique key no other job holds; of several with one key the first.
 
-    Who takes a key between this look and the change makes the database refuse, and the slice is done again.
+    If the key is taken between this query and the update, the database refuses and the slice is repeated.
     """
     keys = {f"key_{number}": row[2] for number, row in enumerate(ended) if _would_hold(*row[2:])}
-    look = held_among_statement(connection.dialect, list(keys))
-    taken = set(connection.execute(look, keys).scalars()) if keys else set()
+    statement = held_among_statement(connection.dialect, list(keys))
+    taken = set(connection.execute(statement, keys).scalars()) if keys else set()
     free = []
     for job_id, _status, key, scope, claims in ended:
         if _would_hold(key, scope, claims):
@@ -218,58 +217,112 @@ def _with_free_keys(connection: Connection, ended: Sequence[Any]) -> list[int]:
 
 
 def _would_hold(key: str | None, scope: str, claims: int) -> bool:
-    """Once it is pending again. A key that is held for a time does not depend on that."""
+    """Whether the job holds its key once it is pending again; a key held for a time does not depend on that."""
     return key is not None and (scope == LIVE or (scope == WHILE_PENDING and claims == 0))
 
 
-@cache
-def retryable_statement() -> str:
-    columns = ", ".join(("id", "status", "unique_key", "unique_scope", "claims"))
-    waits = "(status = 'pending' AND run_at > :soon)"
-    which = f"{{ids of id}} AND ({_ended()} OR {waits})"
-    return f"SELECT {columns} FROM mayfly_jobs WHERE {which} ORDER BY id"
+# --- many jobs ----------------------------------------------------------------------------------------------
 
 
-@cache
-def retry_statement() -> str:
-    """As it was when it was new, but for its number of claims, its checkpoint and what is known of its past."""
-    zero = ", ".join(f"{each} = 0" for each in ("attempts", "crashes", "interruptions", "suspect", "stalled"))
-    owner = ("worker_id", "locked_at", "lease_until", "started_at", "finished_at", "duration_ms")
-    gone = ", ".join(f"{each} = NULL" for each in (*owner, "cancel_reason", "waiting_for"))
-    expiry = "expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END"
-    return (
-        f"UPDATE mayfly_jobs SET status = 'pending', run_at = :now, {zero}, {gone}, {expiry}"
-        f" WHERE {{ids of id}} AND {_ended()}"
-    )
+class BulkAction(NamedTuple):
+    """A verb and the jobs it is for. `until` is the new time of a delay."""
+
+    database: Database
+    verb: Verb
+    job_filter: JobFilter
+    now: datetime
+    until: datetime | None = None
+
+    @property
+    def effective_filter(self) -> JobFilter:
+        """With the verb's default status, unless the filter has ids or a status."""
+        given = self.job_filter.allowed_for(tuple(self.verb.applies_to), self.verb.name)
+        is_specific = given.ids is not None or given.status is not None
+        return given if is_specific else given._replace(status=self.verb.default_status)
+
+    def ranges(self) -> list[Range]:
+        job_filter, statuses = self.effective_filter, self.verb.applies_to
+        values: Mapping[str, Any] = {"soon": self.now + DUE_SOON, "until": self.until}
+        return self.database.read(lambda connection: ranges(connection, job_filter, statuses, values))
+
+    def run(self, change: Change, actor: Actor | None, reason: str | None, on_progress: OnProgress) -> BulkResult:
+        """Slice by slice, each in a transaction of its own."""
+        entry, total = self._audit_entry(actor, reason), BulkResult()
+        for each in self.ranges():
+            after = None
+            while found := self.database.read(partial(each.find, size=ROWS_PER_SLICE, after=after)):
+                after = position_of(found[-1])
+                ids = [row[0] for row in found]
+                total = total.plus(self.database.run(partial(_change_slice, change, entry, ids)))
+                on_progress(len(ids))
+        return total
+
+    def _audit_entry(self, actor: Actor | None, reason: str | None) -> AuditEntry | None:
+        until = f" until={self.until.isoformat(timespec='seconds')}" if self.until else ""
+        subject = f"{self.job_filter}{until}"
+        return None if actor is None else AuditEntry(actor, self.verb.name, subject, self.now, reason)
 
 
-@cache
-def run_now_statement() -> str:
-    return "UPDATE mayfly_jobs SET run_at = :now, waiting_for = NULL WHERE {ids of id} AND status = 'pending'"
+def _change_slice(change: Change, entry: AuditEntry | None, ids: Sequence[int], connection: Connection) -> BulkResult:
+    done = change(connection, ids)
+    if entry is not None:
+        entry.add(connection, done.changed + done.requested)
+    return done
 
 
-def _ended() -> str:
-    return "status IN ('dead', 'cancelled')"
-
-
-def prune_all(database: Database, keep: Keep, actor: Actor, tell: OnProgress = no_progress) -> int:
-    """As cycles do it, and no sooner than they would; but to the end."""
-    deed = AuditEntry(actor, "prune", "what is old enough", database.clock.now())
+def count_matching(database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None) -> int:
+    """How many jobs the verb would change; MAX_MATCHING_COUNTED + 1 stands for any higher number."""
     total = 0
-    while gone := prune(database, keep):
-        database.run(partial(deed.add, jobs=gone))
-        total += gone
-        tell(gone)
+    for each in BulkAction(database, verb, job_filter, database.clock.now(), until).ranges():
+        total += database.read(partial(each.number, most=MAX_MATCHING_COUNTED + 1 - total))
+        if total > MAX_MATCHING_COUNTED:
+            break
+    return total
+
+
+def estimate_matching(
+    database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None
+) -> CappedCount:
+    """Like count_matching, but it never reads a whole lane for a rare type: then the count is a lower bound."""
+    found = BulkAction(database, verb, job_filter, database.clock.now(), until).ranges()
+    return database.read(lambda connection: _estimate(connection, found))
+
+
+def _estimate(connection: Connection, found: list[Range]) -> CappedCount:
+    by_id = [each for each in found if each.ids is not None]
+    by_index = not_empty(connection, [each for each in found if each.ids is None])
+    share = MAX_ROWS_ESTIMATED // max(1, len(by_index))
+    total, is_more = 0, False
+    for each in [*by_id, *by_index]:
+        floor = each.floor(connection, share) if each.unindexed and each.ids is None else None
+        total += each.number(connection, MAX_MATCHING_COUNTED + 1 - total, floor)
+        is_more = is_more or floor is not None
+        if total > MAX_MATCHING_COUNTED:
+            break
+    return CappedCount(min(total, MAX_MATCHING_COUNTED), is_more or total > MAX_MATCHING_COUNTED)
+
+
+# --- old rows -----------------------------------------------------------------------------------------------
+
+
+def prune_all(database: Database, keep: Keep, actor: Actor, on_progress: OnProgress = no_progress) -> int:
+    """Delete all old rows; cycles delete a bounded number each. Returns the number of rows."""
+    entry = AuditEntry(actor, "prune", "old rows", database.clock.now())
+    total = 0
+    while deleted := prune(database, keep):
+        database.run(partial(entry.add, jobs=deleted))
+        total += deleted
+        on_progress(deleted)
     return total
 
 
 def count_old(connection: Connection, keep: Keep, now: datetime) -> dict[str, int]:
-    """The rows of each table that would go; one more than MOST_COUNTED stands for any number above."""
+    """Rows to prune by table; MAX_MATCHING_COUNTED + 1 stands for any higher number."""
     old: Counter[str] = Counter()
     for search in searches(find_lanes(connection), keep, now):
         left = MAX_MATCHING_COUNTED + 1 - old[search.table]
         if left > 0:
-            looking = f"SELECT {search.key} FROM {search.table} WHERE {search.old} LIMIT {left}"
-            counting = f"SELECT COUNT(*) FROM ({looking}) AS old_rows"
+            rows = f"SELECT {search.key} FROM {search.table} WHERE {search.old} LIMIT {left}"
+            counting = f"SELECT COUNT(*) FROM ({rows}) AS old_rows"
             old[search.table] += int(connection.execute(counting, search.values).scalar())
     return {table: number for table, number in old.items() if number}

@@ -1,4 +1,4 @@
-"""Who does something by hand, and through which door."""
+"""The audit: who changed what by hand, through which interface, and why."""
 
 import os
 import pwd
@@ -37,18 +37,18 @@ ADD_ENTRY = f"UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE {OWN_ENTRY}"
 class AuditEntry(NamedTuple):
     actor: Actor
     verb: str
-    subject: str  # what it is done to, as it was asked for
+    subject: str  # the filter, lane or name that was given
     done_at: datetime
     reason: str | None = None
 
     def note(self, connection: Connection) -> None:
-        """That it was done, where there are no jobs to count. A first try whose answer was lost is not told twice."""
+        """Write an entry without a number of jobs. Repeatable: a commit whose reply was lost is not written twice."""
         row = self._row(None)
         if connection.execute(FIND_ENTRY, row).first() is None:
             connection.execute(connection.dialect.insert("mayfly_audit", COLUMNS), row)
 
     def add(self, connection: Connection, jobs: int) -> None:
-        """Count the jobs of one slice. It can be repeated: a slice that was committed finds nothing to change."""
+        """Add the jobs of one slice. Repeatable: a slice that was committed finds nothing to change."""
         if not jobs:
             return
         row = self._row(jobs)
@@ -77,6 +77,6 @@ class AuditView(NamedTuple):
 
 def list_audit(connection: Connection, size: int = 50, before: int | None = None) -> list[AuditView]:
     older = " WHERE id < :before" if before is not None else ""
-    looking = f"SELECT {', '.join(AuditView._fields)} FROM mayfly_audit{older} ORDER BY id DESC LIMIT :size"
-    rows = connection.execute(looking, {"before": before, "size": size}).all()
+    statement = f"SELECT {', '.join(AuditView._fields)} FROM mayfly_audit{older} ORDER BY id DESC LIMIT :size"
+    rows = connection.execute(statement, {"before": before, "size": size}).all()
     return [AuditView(**read_row(AuditView._fields, row)) for row in rows]

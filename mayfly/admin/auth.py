@@ -1,4 +1,4 @@
-"""What a token may be for. Pure."""
+"""Access to the console and the HTTP API: password hashes, and tokens with their scopes."""
 
 import hashlib
 import hmac
@@ -23,27 +23,27 @@ SCOPES = {
 
 
 def scopes_text(scopes: Iterable[str]) -> str:
-    """As the table has them, and people read them: always in the same order."""
+    """As stored and shown: always in the same order."""
     given = set(scopes)
     return " ".join(each for each in SCOPES if each in given)
 
 
 MIN_PASSWORD_LENGTH = 8
 
-# Of a password that nobody has: to try it takes as long as to try a real one.
+# Checked for an unknown name, so that it takes as long as for a known one.
 DUMMY_HASH = "$argon2id$v=19$m=65536,t=3,p=4$bWF5Zmx5LW1heWZseS1tYQ$5QyVHmGj0iG9Nd9HtbOxN9Vn6xrOc5pVYk1oYdCVXEY"
 
 
 def hash_password(password: str) -> str:
     try:
-        from argon2 import PasswordHasher  # here: only those need it who make or check one
+        from argon2 import PasswordHasher  # an extra, and slow to import
     except ModuleNotFoundError as error:
         raise ConsoleMissing(error.name or "") from error
     return PasswordHasher().hash(password)
 
 
 def password_matches(password_hash: str, password: str) -> bool:
-    from argon2 import PasswordHasher
+    from argon2 import PasswordHasher  # as above
     from argon2.exceptions import InvalidHashError, VerificationError
 
     try:
@@ -52,16 +52,16 @@ def password_matches(password_hash: str, password: str) -> bool:
         return False
 
 
-PREFIX = "mayfly_"  # so that scanners of repositories know one when they see it
-RANDOM_BYTES = 32  # with so many bits a plain hash is enough: nobody can try them all
-LAST_USED_RESOLUTION = timedelta(minutes=1)  # how exactly it is known when a token was used last
+PREFIX = "mayfly_"  # so that secret scanners recognise it
+RANDOM_BYTES = 32  # too many to guess, so a plain hash is enough
+LAST_USED_RESOLUTION = timedelta(minutes=1)  # of last_used_at: saves a write per request
 
 COLUMNS = ("name", "token_hash", "scopes", "created_at", "created_by", "expires_at", "revoked_at", "last_used_at")
 ALL = f"SELECT {', '.join(COLUMNS)} FROM mayfly_tokens"
 BY_HASH = f"{ALL} WHERE token_hash = :token_hash"
 REVOKE = (
     "UPDATE mayfly_tokens SET revoked_at = :now"
-    " WHERE name = :name AND (revoked_at IS NULL OR revoked_at = :now)"  # by a first try whose answer was lost
+    " WHERE name = :name AND (revoked_at IS NULL OR revoked_at = :now)"  # = :now: by this call, whose reply was lost
 )
 USED = (
     "UPDATE mayfly_tokens SET last_used_at = :now"
@@ -70,7 +70,7 @@ USED = (
 
 
 class Token(NamedTuple):
-    """One as the table has it: what it is for, and never what it is."""
+    """A row of the table: its hash and scopes, never the token itself."""
 
     name: str
     token_hash: str
@@ -84,8 +84,8 @@ class Token(NamedTuple):
     def holds(self, now: datetime) -> bool:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
-    def is_unseen(self, now: datetime) -> bool:
-        """Whether it is worth a write that it is used."""
+    def needs_use_recorded(self, now: datetime) -> bool:
+        """Whether last_used_at is out of date."""
         return self.last_used_at is None or now - self.last_used_at > LAST_USED_RESOLUTION
 
     def facts(self, now: datetime) -> dict[str, Any]:
@@ -102,27 +102,27 @@ class Token(NamedTuple):
 
 
 def new_token_text() -> str:
-    """To be shown to whoever asked for it, and to nobody after that."""
+    """Shown once; only its hash is stored."""
     return PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
 
 
-def add_token(connection: Connection, new: Token, deed: AuditEntry) -> None:
-    """Whose name was never given before; what a first try has written, whose answer was lost, is the same token."""
+def add_token(connection: Connection, new: Token, entry: AuditEntry) -> None:
+    """Raises TokenExists for a name that was ever used. Repeatable: the same token is found by its hash."""
     row = {**new._asdict(), "scopes": scopes_text(new.scopes)}
     connection.execute(connection.dialect.insert_missing("mayfly_tokens", ("name",), COLUMNS), row)
     if connection.execute(BY_HASH, {"token_hash": new.token_hash}).first() is None:
         raise TokenExists(new.name)
-    deed.note(connection)
+    entry.note(connection)
 
 
 def find_token(connection: Connection, text: str, now: datetime) -> Token | None:
-    """Whose token this is; None if it is nobody's, or no longer."""
+    """The token of this text; None if it is unknown, revoked or expired."""
     wanted = hash_token(text)
     row = connection.execute(BY_HASH, {"token_hash": wanted}).first()
     if row is None:
         return None
     token = _token(*row)
-    # A collation may take for equal what is not; and how long it takes must not tell how much of it is right.
+    # The database's collation may be case-insensitive, and its comparison is not constant-time.
     return token if hmac.compare_digest(token.token_hash, wanted) and token.holds(now) else None
 
 
@@ -130,11 +130,11 @@ def list_tokens(connection: Connection) -> list[Token]:
     return [_token(*row) for row in connection.execute(f"{ALL} ORDER BY name").all()]
 
 
-def revoke_token(connection: Connection, deed: AuditEntry) -> bool:
-    """True if it was there, and held. Its row stays: audit rows name it, and its name is not given again."""
-    if connection.execute(REVOKE, {"name": deed.subject, "now": deed.done_at}).rowcount != 1:
+def revoke_token(connection: Connection, entry: AuditEntry) -> bool:
+    """True if it existed and was valid. The row stays: the audit names it, and its name is never reused."""
+    if connection.execute(REVOKE, {"name": entry.subject, "now": entry.done_at}).rowcount != 1:
         return False
-    deed.note(connection)
+    entry.note(connection)
     return True
 
 

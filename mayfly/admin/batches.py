@@ -1,19 +1,16 @@
-"""What `mayfly batches` shows: those that are open, and the last that are not."""
+"""Batches: open and recently completed ones with their jobs per status; abandon one."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mayfly.admin import Cancelled, cancel
+from mayfly.admin.actions import Cancelled, cancel
 from mayfly.admin.audit import Actor
 from mayfly.admin.filters import JobFilter
-from mayfly.admin.job import count_group
-from mayfly.admin.jobs import MAX_COUNTED
+from mayfly.admin.jobs import MAX_COUNTED, count_group
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.format import table
 from mayfly.queue.batches import LONG_FILLING, UNSEALED, abandon
 from mayfly.schema.tables import CANCELLED, DEAD, DONE, PENDING, PROCESSING
 
@@ -42,7 +39,7 @@ class ListedBatch:
     cancelled: int
     since: datetime
     completed_at: datetime | None
-    is_capped: bool = False  # there are more jobs: only the newest were counted
+    is_capped: bool = False  # only the newest jobs were counted
 
     def facts(self) -> dict[str, Any]:
         ended = self.completed_at and self.completed_at.isoformat(timespec="seconds")
@@ -55,13 +52,13 @@ def list_batches(connection: Connection, now: datetime) -> list[ListedBatch]:
 
 
 def never_sealed(connection: Connection, now: datetime) -> list[tuple[str, datetime]]:
-    """Those that have been filled for so long that their producers have probably died, and since when."""
+    """Batches unsealed for so long that their producers have probably died, and since when."""
     found = connection.execute(NEVER_SEALED, {"before": now - LONG_FILLING}).all()
     return [(key, utc_from_driver(created_at)) for key, created_at in found]
 
 
 def _listed_batch(connection: Connection, now: datetime, key: str, created_at: Any, *ends: Any) -> ListedBatch:
-    counted = count_group(connection, key)
+    counted = count_group(connection, key, MAX_COUNTED)
     completed_at, since = ends[1], utc_from_driver(created_at)
     return ListedBatch(
         batch=key,
@@ -86,20 +83,9 @@ def _state(age: timedelta, sealed_at: Any, completed_at: Any, abandoned_at: Any)
     return "never sealed" if age > LONG_FILLING else "being filled"
 
 
-def batches_text(listed: Sequence[ListedBatch]) -> str:
-    if not listed:
-        return "There are no batches. See docs/batches.md."
-    lines: list[tuple[str, ...]] = [("batch", "state", "left", "done", "dead", "cancelled", "since (UTC)")]
-    for each in listed:
-        more = "+" if each.is_capped else ""
-        figures = (f"{number}{more}" for number in (each.left, each.done, each.dead, each.cancelled))
-        lines.append((each.batch, each.state, *figures, f"{each.since:%Y-%m-%d %H:%M:%S}"))
-    return table(lines)
-
-
 def abandon_batch(database: Database, key: str, reason: str, actor: Actor | None = None) -> Cancelled:
-    """It is never complete, and what waits in it is cancelled. May be repeated after a kill between the two."""
+    """Mark it as never complete, then cancel its pending jobs. Can be repeated after a kill between the two."""
     now = database.clock.now()
     database.run(lambda connection: abandon(connection, key, now))
-    which = JobFilter(group_key=key, status=PENDING)
-    return cancel(database, which, actor, f"the batch {key} was abandoned: {reason}")
+    pending = JobFilter(group_key=key, status=PENDING)
+    return cancel(database, pending, actor, f"the batch {key} was abandoned: {reason}")

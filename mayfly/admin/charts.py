@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from mayfly import json_text
-from mayfly.admin.jobs import facts_of, isoformat, one_line
+from mayfly.admin.jobs import facts_of, first_line, isoformat
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
@@ -24,8 +24,8 @@ FAILURE_KINDS = (
     OutcomeKind.CRASHED,
 )  # of attempts; the job has others left
 
-# Of jobs their waits, of cycles how long they took: to read what nobody looks at would take as long again. What
-# runners have written that is not added up yet is in no span; it is of the last minutes only.
+# Waits of jobs, durations of cycles: reading both of both would take twice as long. Totals of the last minutes, which
+# no cycle has added up yet, are in no span and are read from their own rows.
 COUNTED = (
     f"SELECT begins, outcome, jobs, CASE WHEN outcome = '{CYCLE}' THEN durations ELSE waits END FROM mayfly_history"
     " WHERE span = :span AND begins >= :since"
@@ -47,7 +47,7 @@ class Period(NamedTuple):
     points: int
 
     def begins(self, now: datetime) -> list[int]:
-        """When each point begins, in milliseconds. The last has lasted for a minute at least."""
+        """When each point begins, in milliseconds. The last one covers at least a minute."""
         last = begin_of(milliseconds(now) - MINUTE * 1000, self.step)
         return [last - number * self.step * 1000 for number in reversed(range(self.points))]
 
@@ -65,14 +65,14 @@ PERIODS = {
 
 class ChartPoint(NamedTuple):
     begins_at: datetime
-    minutes: float  # it has lasted for so long
+    minutes: float  # its length
     done: int = 0
     failed: int = 0  # attempts
     dead: int = 0
-    wait_p50_ms: int | None = None  # from when jobs were due to when their handler began
+    wait_p50_ms: int | None = None  # from due to started
     wait_p95_ms: int | None = None
     cycles: int = 0
-    cycle_p50_ms: int | None = None  # how long they took
+    cycle_p50_ms: int | None = None  # durations
     cycle_p95_ms: int | None = None
 
     def facts(self) -> dict[str, Any]:
@@ -92,13 +92,13 @@ class History(NamedTuple):
         return {"period": self.period.name, "since": since, "points": [each.facts() for each in self.points]}
 
 
-# The millisecond it belongs to, the outcome, how many; how long they waited, or, of cycles, how long they took. The
-# histogram as JSON has it: to make numbers of its names costs more than all the rest, and is needed once a point.
+# Millisecond, outcome, number, and a histogram: waits of jobs or durations of cycles. Its keys stay text as in JSON:
+# converting them costs more than all the rest, and is needed once per point.
 Row = tuple[int, str, int, Mapping[str, int]]
 
 
 def read_history(connection: Connection, period: Period, now: datetime) -> History:
-    """Two looks at a bounded number of rows: spans times outcomes, whatever lanes, types and hosts there are."""
+    """Two queries of a bounded number of rows: one per span and outcome, however many lanes and hosts there are."""
     since = {"since": period.begins(now)[0]}
     found = connection.execute(COUNTED, {**since, "span": period.span}).all()
     counted = ((int(at), outcome, int(jobs), json_text.decode(text)) for at, outcome, jobs, text in found)
@@ -107,14 +107,14 @@ def read_history(connection: Connection, period: Period, now: datetime) -> Histo
 
 
 def rows_of(samples: Iterable[Sample]) -> Iterator[Row]:
-    """As they would be read."""
+    """In the form of rows of the history table."""
     for at, outcome, count in samples:
         histogram = count.durations if outcome == CYCLE else count.waits
         yield at, outcome, count.jobs, {str(bound): number for bound, number in histogram.items()}
 
 
 def points_of(rows: Iterable[Row], period: Period, now: datetime) -> Iterator[ChartPoint]:
-    """One for each step, whether or not anything happened in it. Pure."""
+    """One per step, also where nothing happened. Pure."""
     steps = {at: _ChartStep() for at in period.begins(now)}
     for at, outcome, jobs, histogram in rows:
         step = steps.get(begin_of(at, period.step))
@@ -126,7 +126,7 @@ def points_of(rows: Iterable[Row], period: Period, now: datetime) -> Iterator[Ch
 
 
 class _ChartStep:
-    """What is added up of one point."""
+    """The sums of one point."""
 
     def __init__(self) -> None:
         self._jobs: Counter[str] = Counter()
@@ -159,16 +159,16 @@ def _numbered(histogram: Mapping[str, int]) -> dict[int, int]:
 
 LAST_HOUR = timedelta(hours=1)
 STEP_SECONDS, STEPS = 120, 30
-MAX_SHOWN = 20  # types that have newly died
-MAX_ATTEMPTS_READ = 200  # the last that went wrong: among them is the error of most that died
+MAX_SHOWN = 20  # types of newly dead jobs
+MAX_ATTEMPTS_READ = 200  # the last failed ones: they have the errors of most dead jobs
 ERROR_READ = 500
 
-_STEP = f"cycle_id - cycle_id % {STEP_SECONDS * 1000}"  # to count by minutes would read no more, and answer with more
+_STEP = f"cycle_id - cycle_id % {STEP_SECONDS * 1000}"  # steps of one minute would return twice the rows
 DONE_BY_LANE = (
     f"SELECT lane, {_STEP}, SUM(jobs) FROM mayfly_totals"
     f" WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DONE.value}' GROUP BY lane, {_STEP}"
 )
-DEATHS = (
+DEAD_BY_TYPE = (
     "SELECT lane, type, SUM(jobs) FROM mayfly_totals"
     f" WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DEAD.value}' GROUP BY lane, type"
     f" ORDER BY SUM(jobs) DESC, lane, type LIMIT {MAX_SHOWN}"
@@ -176,7 +176,7 @@ DEATHS = (
 
 
 def read_sparks(connection: Connection, now: datetime) -> dict[str, tuple[int, ...]]:
-    """Of each lane that has done anything: how many jobs in each of 30 steps of two minutes, the oldest first."""
+    """Jobs done per lane in each of 30 steps of two minutes, the oldest first; lanes without any are missing."""
     first = begin_of(milliseconds(now), STEP_SECONDS) - (STEPS - 1) * STEP_SECONDS * 1000
     found: dict[str, list[int]] = {}
     for lane, begins, jobs in connection.execute(DONE_BY_LANE, {"since": first}).all():
@@ -190,7 +190,7 @@ class NewlyDead(NamedTuple):
     lane: str
     type: str
     jobs: int
-    newest_id: int | None = None  # of those whose error was found
+    newest_id: int | None = None  # of the jobs whose error was found
     error: str | None = None
     died_at: datetime | None = None
 
@@ -199,15 +199,15 @@ class NewlyDead(NamedTuple):
 
 
 def list_newly_dead(connection: Connection, now: datetime) -> list[NewlyDead]:
-    """By lane and type, of the last hour, most first: exact figures, with the newest error where it is at hand."""
+    """By lane and type, of the last hour, most first: exact numbers, with the newest error where it was found."""
     since = now - LAST_HOUR
-    found = connection.execute(DEATHS, {"since": milliseconds(since)}).all()
+    found = connection.execute(DEAD_BY_TYPE, {"since": milliseconds(since)}).all()
     if not found:
         return []
     newest: dict[tuple[str, str], tuple[Any, ...]] = {}
     rows = connection.execute(newest_statement(), {"since": since, "size": MAX_ATTEMPTS_READ}).all()
     for lane, type_name, job_id, error, died_at in rows:
-        newest.setdefault((lane, type_name), (job_id, one_line(error), utc_from_driver(died_at)))
+        newest.setdefault((lane, type_name), (job_id, first_line(error), utc_from_driver(died_at)))
     return [
         NewlyDead(lane, type_name, int(number), *newest.get((lane, type_name), ()))
         for lane, type_name, number in found
@@ -217,11 +217,11 @@ def list_newly_dead(connection: Connection, now: datetime) -> list[NewlyDead]:
 @cache
 def newest_statement() -> str:
     last = (
-        f"SELECT id, job_id, SUBSTR(error, 1, {ERROR_READ}) AS said, finished_at FROM mayfly_attempts"
+        f"SELECT id, job_id, SUBSTR(error, 1, {ERROR_READ}) AS message, finished_at FROM mayfly_attempts"
         " WHERE finished_at >= :since ORDER BY finished_at DESC LIMIT :size"
     )
     return (
-        f"SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM ({last}) AS a"
+        f"SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM ({last}) AS a"
         f" JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead'"
         " ORDER BY a.finished_at DESC"
     )

@@ -1,4 +1,7 @@
-"""A range of an index: jobs in the order of its key, read page by page, exact where times are equal."""
+"""Which jobs are meant: the filter that CLI, API and console share, and the index ranges in which it finds them.
+
+A range is read page by page in the order of its key; no job is lost or repeated where times are equal.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,20 +17,22 @@ from mayfly.queue.count import find_lanes
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import PRIORITIES, STATUSES
 
-MAX_NUMBER = 2**63 - 1  # that every database takes
-Position = tuple[Any, ...]  # values of a key: where a page has ended
-FoundRow = Sequence[tuple[Any, ...]]  # the id of each job, and the values of its key
+MAX_ID = 2**63 - 1  # in every database
+Position = tuple[Any, ...]  # values of a key: where a page ended
+FoundRows = Sequence[tuple[Any, ...]]  # the id of each job, and the values of its key
 
 
 class Range(NamedTuple):
-    source: str  # what stands behind FROM
+    """Rows of an index, and the conditions that the index does not cover."""
+
+    source: str  # behind FROM
     id: str
-    key: tuple[str, ...]  # the columns by which the index is ordered: a time and a number, or a number alone
-    where: str  # what the index knows
+    key: tuple[str, ...]  # the order of the index: a time and a number, or a number alone
+    where: str  # covered by the index
     values: Mapping[str, Any]
-    also: str = ""  # and what it does not know
+    unindexed: str = ""  # conditions that the index does not cover
     ids: Sequence[int] | None = None
-    indexed: str = ""  # the table of the index, where `source` joins another to it
+    index_table: str = ""  # the table of the index, where `source` joins another to it
 
     def find(
         self,
@@ -36,29 +41,29 @@ class Range(NamedTuple):
         after: Position | None = None,
         newest_first: bool = False,
         floor: Position | None = None,
-    ) -> FoundRow:
-        """The next ones beyond a position, and none below the floor."""
+    ) -> FoundRows:
+        """The next rows after a position, none below the floor."""
         statement = self.statement(after is not None, newest_first, floor is not None)
         return connection.execute(statement, self.given(size, after, floor), self.ids).all()
 
     def floor(self, connection: Connection, depth: int, after: Position | None = None) -> Position | None:
-        """Where so many rows have been passed, newest first, whatever they are; None if the index ends before."""
-        bare = self._replace(also="", source=self.indexed or self.source)
+        """The position after `depth` rows of the index, newest first; None if it has fewer."""
+        bare = self._replace(unindexed="", source=self.index_table or self.source)
         whole = bare.statement(after is not None, newest_first=True)
-        looking = f"{whole.removesuffix(':size')}1 OFFSET :size"
-        found = connection.execute(looking, self.given(depth - 1, after), self.ids).first()
+        statement = f"{whole.removesuffix(':size')}1 OFFSET :size"
+        found = connection.execute(statement, self.given(depth - 1, after), self.ids).first()
         return None if found is None else position_of(found)
 
     def number(self, connection: Connection, most: int, floor: Position | None = None) -> int:
-        """How many there are, none below the floor counted."""
+        """How many rows there are above the floor, up to `most`."""
         order = ", ".join(self.key)
         rest = self._rest(past(self.key, ">", "floor", or_equal=True) if floor is not None else "")
         counting = f"SELECT COUNT(*) FROM (SELECT {self.id} {rest} ORDER BY {order} LIMIT :size) AS found"
         return int(connection.execute(counting, self.given(most, floor=floor), self.ids).scalar())
 
-    def statement(self, goes_on: bool = False, newest_first: bool = False, has_floor: bool = False) -> str:
+    def statement(self, continues: bool = False, newest_first: bool = False, has_floor: bool = False) -> str:
         beyond, direction = ("<", " DESC") if newest_first else (">", "")
-        after = past(self.key, beyond, "after") if goes_on else ""
+        after = past(self.key, beyond, "after") if continues else ""
         floor = past(self.key, ">", "floor", or_equal=True) if has_floor else ""
         order = ", ".join(f"{column}{direction}" for column in self.key)
         return f"SELECT {', '.join((self.id, *self.key))} {self._rest(after, floor)} ORDER BY {order} LIMIT :size"
@@ -69,7 +74,7 @@ class Range(NamedTuple):
         return f"SELECT {columns} {self._rest()} ORDER BY {order} LIMIT :size"
 
     def _rest(self, *further: str) -> str:
-        conditions = " AND ".join(each for each in (self.where, self.also, *further) if each)
+        conditions = " AND ".join(each for each in (self.where, self.unindexed, *further) if each)
         return f"FROM {self.source} WHERE {conditions}" if conditions else f"FROM {self.source}"
 
     def given(self, size: int, after: Position | None = None, floor: Position | None = None) -> Mapping[str, Any]:
@@ -79,12 +84,12 @@ class Range(NamedTuple):
 
 
 def not_empty(connection: Connection, found: Sequence[Range], after: Position | None = None) -> list[Range]:
-    """Those that have a row beyond the position, whatever it is: only they need a share of a search."""
+    """Ranges with a row after the position: only they need a share of a search."""
     return [each for each in found if each.floor(connection, 1, after) is not None]
 
 
 def past(key: Sequence[str], beyond: str, name: str, or_equal: bool = False) -> str:
-    """Beyond the position of this name. The time stands alone too: so it is a range of the index."""
+    """A condition: beyond a position. The time alone is a condition too, so that the index range is used."""
     equal = "=" if or_equal else ""
     if len(key) == 1:
         return f"{key[0]} {beyond}{equal} :{name}_0"
@@ -94,12 +99,12 @@ def past(key: Sequence[str], beyond: str, name: str, or_equal: bool = False) -> 
 
 
 def position_of(found: Sequence[Any]) -> Position:
-    """Of a row that `find` gave. SQLite's times are texts, and stay what they are: it compares them as such."""
+    """Of a row from `find`. SQLite stores times as text and compares them as text, so they stay text."""
     return tuple(each if isinstance(each, str | int) else utc_from_driver(each) for each in found[1:])
 
 
 def position_text(position: Position) -> str:
-    """For whoever asks for the next page."""
+    """For the address of the next page."""
     return "~".join(
         utc_text(each).replace(" ", "T") if isinstance(each, datetime) else str(each).replace(" ", "T")
         for each in position
@@ -112,23 +117,22 @@ def read_position(dialect: Dialect, text: str, length: int) -> Position:
         position = *(dialect.moment(each.replace("T", " ")) for each in times), int(number)
     except ValueError:
         position = ()
-    if len(position) != length or abs(position[-1]) > MAX_NUMBER:
-        raise BadField("after", text, "what the page before has given as next")
+    if len(position) != length or abs(position[-1]) > MAX_ID:
+        raise BadField("after", text, "the `next` of the previous page")
     return position
 
 
-MAX_ID = 2**63 - 1
 IDS_SHOWN = 20
 IDS_PER_RANGE = 1000
 
 ATTEMPTS = "mayfly_attempts AS a"
 
-# A job is known by the error of its last attempt.
+# A job is found by the error of its last attempt only.
 IS_LAST = "NOT EXISTS (SELECT 1 FROM mayfly_attempts AS later WHERE later.job_id = a.job_id AND later.id > a.id)"
 
 
 class JobFilter(NamedTuple):
-    """The jobs that have all of what is named here."""
+    """Jobs that match all given fields."""
 
     ids: tuple[int, ...] | None = None
     group_key: str | None = None
@@ -141,28 +145,28 @@ class JobFilter(NamedTuple):
     finished_after: datetime | None = None
 
     def checked(self) -> "JobFilter":
-        """Or the sentence that says what is wrong."""
+        """Raises BadField for a value that no job can have."""
         if self.status not in (None, *STATUSES):
             raise BadField("status", self.status, f"one of {', '.join(STATUSES)}")
         for each in self.ids or ():
             if type(each) is not int or not 1 <= each <= MAX_ID:
-                raise BadField("id", each, "a whole number above 0, as large as an id can be")
+                raise BadField("id", each, "a positive integer")
         for name in ("group_key", "lane", "type", "error"):
             given = getattr(self, name)
             if given is not None and (not isinstance(given, str) or storable(given) != given):
-                raise BadField(name, given, "a text that every database can hold")
+                raise BadField(name, given, "text without NUL or unpaired surrogates")
         return self
 
-    def open_to(self, statuses: Sequence[str], verb: str) -> "JobFilter":
-        """The same, for one who changes what is found. Everything is never meant."""
+    def allowed_for(self, statuses: Sequence[str], verb: str) -> "JobFilter":
+        """Itself, if the verb may change what it finds; a filter for all jobs is refused."""
         if self._replace(status=None) == JobFilter():
             raise NoJobsSelected
         if self.checked().status not in (None, *statuses):
-            raise BadField("status", self.status, f"one of {', '.join(statuses)}: {verb} changes no other")
+            raise BadField("status", self.status, f"one of {', '.join(statuses)}, for {verb}")
         return self
 
     def __str__(self) -> str:
-        """As the audit says it."""
+        """As the audit shows it."""
         named = {name: value for name, value in self._asdict().items() if value is not None}
         return " ".join(f"{name}={_time_text(value)}" for name, value in named.items()) or "all"
 
@@ -176,69 +180,72 @@ def _time_text(value: Any) -> str:
     return str(value)
 
 
-StatusConditions = Mapping[str, str]  # statuses in Mayfly's words, and what must hold besides, if anything
+StatusConditions = Mapping[str, str]  # by status: a further condition, or an empty text
 
 
 def ranges(
-    connection: Connection, which: JobFilter, statuses: StatusConditions, given: Mapping[str, Any]
+    connection: Connection, job_filter: JobFilter, statuses: StatusConditions, given: Mapping[str, Any]
 ) -> list[Range]:
-    """Those in which all that is meant lies, and nothing twice."""
-    values = {**_values(which), **given}
-    wanted = {status: also for status, also in statuses.items() if which.status in (None, status)}
-    conditions = _conditions(which)
+    """Ranges that together hold every matching job exactly once."""
+    values = {**_values(job_filter), **given}
+    wanted = {status: extra for status, extra in statuses.items() if job_filter.status in (None, status)}
+    conditions = _conditions(job_filter)
     if len(wanted) < len(STATUSES) or any(wanted.values()):
-        conditions["status"] = f"({' OR '.join(f'({_is(*each)})' for each in wanted.items())})"
-    if which.ids is not None:
-        where, also = "{ids of id}", _all_but(conditions)
-        return [Range("mayfly_jobs", "id", ("id",), where, values, also, part) for part in _parts(which.ids)]
-    if which.error is not None:
+        conditions["status"] = f"({' OR '.join(f'({_status_is(*each)})' for each in wanted.items())})"
+    if job_filter.ids is not None:
+        where, rest = "{ids of id}", _all_but(conditions)
+        return [Range("mayfly_jobs", "id", ("id",), where, values, rest, part) for part in _parts(job_filter.ids)]
+    if job_filter.error is not None:
         source = f"{ATTEMPTS} JOIN mayfly_jobs ON mayfly_jobs.id = a.job_id"
-        also, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
-        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, also, indexed=ATTEMPTS)]
-    if which.group_key is not None:
-        also = _all_but(conditions, "group_key")
-        return [Range("mayfly_jobs", "id", ("id",), conditions["group_key"], values, also)]
-    lanes = [which.lane] if which.lane is not None else find_lanes(connection)
-    also = _all_but(conditions, "lane", "status")
+        rest, key = _all_but({"last": IS_LAST, **conditions}), ("a.finished_at", "a.id")
+        return [Range(source, "a.job_id", key, "a.fingerprint = :error", values, rest, index_table=ATTEMPTS)]
+    if job_filter.group_key is not None:
+        rest = _all_but(conditions, "group_key")
+        return [Range("mayfly_jobs", "id", ("id",), conditions["group_key"], values, rest)]
+    lanes = [job_filter.lane] if job_filter.lane is not None else find_lanes(connection)
+    rest = _all_but(conditions, "lane", "status")
     return [
-        Range("mayfly_jobs", "id", ("run_at", "id"), along, {**values, "lane": lane}, also)
+        Range("mayfly_jobs", "id", ("run_at", "id"), along, {**values, "lane": lane}, rest)
         for lane in lanes
         for along in _along_claim_index(wanted)
     ]
 
 
-def all_jobs(which: JobFilter, given: Mapping[str, Any]) -> Range:
-    """The whole table, in the order of arrival."""
-    return Range("mayfly_jobs", "id", ("id",), "", {**_values(which), **given}, _all_but(_conditions(which)))
+def all_jobs(job_filter: JobFilter, given: Mapping[str, Any]) -> Range:
+    """The whole table, in order of arrival."""
+    return Range(
+        "mayfly_jobs", "id", ("id",), "", {**_values(job_filter), **given}, _all_but(_conditions(job_filter))
+    )
 
 
 def _along_claim_index(wanted: StatusConditions) -> Iterator[str]:
     """Lane, status and priority are equalities, so that run_at is a pure range."""
-    for status, also in wanted.items():
+    for status, extra in wanted.items():
         for priority in PRIORITIES:
-            yield f"lane = :lane AND {_is(status, also)} AND priority = {priority}"
+            yield f"lane = :lane AND {_status_is(status, extra)} AND priority = {priority}"
 
 
-def _is(status: str, also: str) -> str:
+def _status_is(status: str, extra: str) -> str:
     word = f"status = '{status}'"
-    return f"{word} AND {also}" if also else word
+    return f"{word} AND {extra}" if extra else word
 
 
-def _conditions(which: JobFilter) -> dict[str, str]:
-    """By the name of what is asked for."""
-    told = {name: f"{name} = :{name}" for name in ("group_key", "lane", "type")}
-    told |= {"created_before": "created_at < :created_before"}
-    told |= {"created_after": "created_at >= :created_after"}
-    told |= {"finished_after": "mayfly_jobs.finished_at >= :finished_after"}
-    return {name: condition for name, condition in told.items() if getattr(which, name) is not None}
+def _conditions(job_filter: JobFilter) -> dict[str, str]:
+    """By the field of the filter."""
+    conditions = {name: f"{name} = :{name}" for name in ("group_key", "lane", "type")} | {
+        "created_before": "created_at < :created_before",
+        "created_after": "created_at >= :created_after",
+        "finished_after": "mayfly_jobs.finished_at >= :finished_after",
+    }
+    return {name: condition for name, condition in conditions.items() if getattr(job_filter, name) is not None}
 
 
-def _all_but(conditions: Mapping[str, str], *known: str) -> str:
-    return " AND ".join(condition for name, condition in conditions.items() if name not in known)
+def _all_but(conditions: Mapping[str, str], *covered: str) -> str:
+    return " AND ".join(condition for name, condition in conditions.items() if name not in covered)
 
 
-def _values(which: JobFilter) -> dict[str, Any]:
-    named = which._asdict()
+def _values(job_filter: JobFilter) -> dict[str, Any]:
+    named = job_filter._asdict()
     return {name: value for name, value in named.items() if value is not None and name not in ("ids", "status")}
 
 
@@ -248,29 +255,29 @@ def _parts(ids: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def pattern(text: str) -> str:
-    """For LIKE: what stands for other letters stands for itself."""
+    """For LIKE, with its wildcards escaped."""
     return f"%{_literal('text', text)}%"
 
 
 def field_pattern(name: str, value: str) -> str:
-    """What every payload with the field has; some others have it too."""
+    """A LIKE pattern that every payload with the field matches, and some others."""
     _literal("value", value)
     return f'%"{_literal("field", name)}"%{_literal("value", _as_in_json(value))}%'
 
 
 def has_field(payload: str | None, name: str, value: str) -> bool:
-    """Whether a field of this name, at any depth, has this value as people write it, in whatever case. Pure."""
+    """Whether a field of this name, at any depth, has this value, ignoring case. Pure."""
     if payload is None:
         return False
     try:
         found = _fields(json_text.decode(payload), name.lower())
         return any(_written(each).lower() == value.lower() for each in found)
-    except ValueError:  # nested too deep for Python: came by plain SQL
+    except ValueError:  # written by plain SQL, nested too deep for Python
         return False
 
 
 def read_payloads(connection: Connection, ids: Sequence[int]) -> dict[int, str]:
-    """By the id of each, as JSON."""
+    """JSON texts by job id."""
     if not ids:
         return {}
     rows = connection.execute(payloads_statement(), ids=ids).all()
@@ -298,7 +305,7 @@ def _written(value: Any) -> str:
 
 
 def _as_in_json(text: str) -> str:
-    """Its longest word that needs no escape: quotes and other alphabets are written in several ways."""
+    """The longest word that needs no escape: quotes and non-ASCII letters may be written in several ways."""
     plain = [
         part for part in text.split() if part.isascii() and part.isprintable() and not {*part} & {'"', "\\", "/"}
     ]
@@ -307,7 +314,7 @@ def _as_in_json(text: str) -> str:
 
 def _literal(name: str, text: str) -> str:
     if not isinstance(text, str) or (not text and name != "value") or storable(text) != text:
-        raise BadField(name, text, "a text that every database can hold")
+        raise BadField(name, text, "text without NUL or unpaired surrogates")
     for each in "!%_":
         text = text.replace(each, f"!{each}")
     return text.lower()

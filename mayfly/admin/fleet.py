@@ -1,4 +1,4 @@
-"""The cycles: the last ones, and for each host the last one."""
+"""Cycles, hosts and runners: lists of them, the last cycle of each host, and minutes without a cycle."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,7 +10,8 @@ from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
 from mayfly.format import format_duration
 
-DAY = timedelta(days=1)  # a host that had no cycle for longer is taken for one that is gone
+DAY = timedelta(days=1)  # a host without a cycle for longer has been taken out of service
+STALE_AFTER = timedelta(minutes=3)  # without a new cycle: cron has missed more than one minute
 
 
 class CycleView(NamedTuple):
@@ -42,6 +43,10 @@ class HostView(NamedTuple):
     last: CycleView
     age_seconds: float
 
+    @property
+    def is_stale(self) -> bool:
+        return self.age_seconds > STALE_AFTER.total_seconds()
+
     def facts(self) -> dict[str, Any]:
         return {"host": self.host, "age_seconds": self.age_seconds, "last": self.last.facts()}
 
@@ -51,14 +56,14 @@ LAST = "SELECT MAX(id) FROM mayfly_cycles WHERE id >= :since GROUP BY host"
 
 
 def list_cycles(connection: Connection, size: int = 20, before: int | None = None) -> list[CycleView]:
-    """The newest first; `before` is the id of the last of the page before."""
+    """The newest first; `before` is the last id of the previous page."""
     older = " WHERE id < :before" if before is not None else ""
-    looking = f"SELECT {COLUMNS} FROM mayfly_cycles{older} ORDER BY id DESC LIMIT :size"
-    return [_cycle(row) for row in connection.execute(looking, {"before": before, "size": size}).all()]
+    statement = f"SELECT {COLUMNS} FROM mayfly_cycles{older} ORDER BY id DESC LIMIT :size"
+    return [_cycle(row) for row in connection.execute(statement, {"before": before, "size": size}).all()]
 
 
 def list_hosts(connection: Connection, now: datetime) -> list[HostView]:
-    """Every host that had a cycle within a day; a cycle's number is the millisecond in which it began."""
+    """Every host with a cycle in the last day; the id of a cycle is the millisecond in which it began."""
     last = connection.execute(LAST, {"since": milliseconds(now - DAY)}).scalars()
     if not last:
         return []
@@ -83,8 +88,8 @@ class Gap(NamedTuple):
     """Minutes in which a host should have begun a cycle and did not."""
 
     host: str
-    after: datetime  # its last one before began then
-    until: datetime  # and its next one then; or it is still missing now
+    after: datetime  # when its previous cycle began
+    until: datetime  # when its next one began, or now
     minutes: int
 
     @property
@@ -98,29 +103,29 @@ class Gap(NamedTuple):
 
 
 class CyclesByMinute(NamedTuple):
-    """A page of cycles, the newest first, with what is missing between them."""
+    """A page of cycles, the newest first, with the gaps between them."""
 
     rows: tuple[CycleView | Gap, ...]
-    next: int | None  # the last cycle of this page, where there are more
+    next: int | None  # the last cycle of this page, if there are more
 
     def facts(self) -> dict[str, Any]:
         return {"rows": [each.facts() for each in self.rows], "next": self.next}
 
 
 class Regularity(NamedTuple):
-    """How regular a host's cycles were within the last hour."""
+    """Missed and overlong cycles of a host in the last hour."""
 
     missed: int = 0
     overruns: int = 0
 
 
 def missed_between(one: datetime, other: datetime) -> int:
-    """Cycles that should have begun between two that did. Some seconds more or less are cron's own matter."""
+    """Cycles missing between two; cron may be late by some seconds."""
     return max(0, round((other - one) / MINUTE) - 1)
 
 
 def is_overrun(cycle: CycleView, now: datetime) -> bool:
-    """It took longer than the minute it has; or still does, or never ended."""
+    """It took longer than a minute, or has been running for longer, or never ended."""
     return _took(cycle.started_at, cycle.duration_ms, now) > MINUTE
 
 
@@ -129,7 +134,7 @@ def _took(started_at: datetime, duration_ms: int | None, now: datetime) -> timed
 
 
 def list_minutes(connection: Connection, now: datetime, size: int = 60, before: int | None = None) -> CyclesByMinute:
-    """`before` is the `next` of the page before. What is missing until now comes first of all."""
+    """`before` is the `next` of the previous page. A gap until now comes first."""
     found = list_cycles(connection, size + 1, before)
     page = found[:size]
     following = {each.host: now for each in list_hosts(connection, now)}
@@ -139,13 +144,13 @@ def list_minutes(connection: Connection, now: datetime, size: int = 60, before: 
 
 
 def _following(connection: Connection, hosts: Collection[str], before: int) -> dict[str, datetime]:
-    """When each of these hosts had its next cycle, from the end of the page before on."""
+    """When each of these hosts had its next cycle, on the previous page."""
     found = ((host, connection.execute(FOLLOWING, {"before": before, "host": host}).scalar()) for host in hosts)
     return {host: utc_from_driver(at) for host, at in found if at is not None}
 
 
 def with_gaps(cycles: Sequence[CycleView], following: Mapping[str, datetime]) -> Iterator[CycleView | Gap]:
-    """Cycles, the newest first, each after what is missing between it and its host's next one. Pure."""
+    """Cycles, the newest first, each after the gap between it and its host's next one. Pure."""
     next_at = dict(following)
     for each in cycles:
         until = next_at.get(each.host, each.started_at)
@@ -156,7 +161,7 @@ def with_gaps(cycles: Sequence[CycleView], following: Mapping[str, datetime]) ->
 
 
 def read_regularity(connection: Connection, now: datetime) -> dict[str, Regularity]:
-    """Of each host that had a cycle within the last hour."""
+    """Of each host with a cycle in the last hour."""
     found: dict[str, Regularity] = {}
     last: dict[str, datetime] = {}
     for host, started_at, duration_ms in connection.execute(SINCE, {"since": milliseconds(now - HOUR)}).all():
@@ -190,14 +195,14 @@ class RunnerView(NamedTuple):
         return facts_of(self)
 
 
-NAMES = ", ".join(f"r.{name}" for name in RunnerView._fields)  # SIGNAL is a word of MySQL's language
+NAMES = ", ".join(f"r.{name}" for name in RunnerView._fields)  # SIGNAL is a keyword in MySQL
 
 # The order of the index.
 BEFORE = "r.finished_at < :at OR r.lane < :lane OR (r.lane = :lane AND r.worker_id < :after)"
 
 
 def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, RunnerView]:
-    """Those that are still known of them."""
+    """By id, those whose rows are still kept."""
     if not names:
         return {}
     values = {f"name_{number}": name for number, name in enumerate(sorted(set(names)))}
@@ -208,17 +213,17 @@ def runners_named(connection: Connection, names: Sequence[str]) -> dict[str, Run
 
 
 def list_runners(connection: Connection, size: int = 50, live_only: bool = False) -> list[RunnerView]:
-    """Those that live first, then the newest that ended."""
-    looking = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at"
-    rows = connection.execute(f"{looking} IS NULL ORDER BY r.worker_id LIMIT :size", {"size": size}).all()
+    """Live runners, then the newest that ended."""
+    select = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at"
+    rows = connection.execute(f"{select} IS NULL ORDER BY r.worker_id LIMIT :size", {"size": size}).all()
     if not live_only and len(rows) < size:
-        ended = f"{looking} IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size"
+        ended = f"{select} IS NOT NULL ORDER BY r.finished_at DESC LIMIT :size"
         rows = [*rows, *connection.execute(ended, {"size": size - len(rows)}).all()]
     return [RunnerView(**read_row(RunnerView._fields, row)) for row in rows]
 
 
 def list_ended(connection: Connection, size: int = 50, after: str | None = None) -> list[RunnerView]:
-    """Those that ended, the newest first; `after` is the last of the page before, if it is still known."""
+    """The newest first; `after` is the last of the previous page, if its row is still kept."""
     values: dict[str, Any] = {"size": size}
     if after is not None and (last := runners_named(connection, [after]).get(after)) and last.finished_at:
         values |= {"at": last.finished_at, "lane": last.lane, "after": after}
@@ -228,5 +233,5 @@ def list_ended(connection: Connection, size: int = 50, after: str | None = None)
 
 def ended_statement(is_first: bool) -> str:
     older = "" if is_first else f" AND r.finished_at <= :at AND ({BEFORE})"
-    looking = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL{older}"
-    return f"{looking} ORDER BY r.finished_at DESC, r.lane DESC, r.worker_id DESC LIMIT :size"
+    select = f"SELECT {NAMES} FROM mayfly_runners AS r WHERE r.finished_at IS NOT NULL{older}"
+    return f"{select} ORDER BY r.finished_at DESC, r.lane DESC, r.worker_id DESC LIMIT :size"

@@ -1,152 +1,205 @@
-"""Decide whether Mayfly is well, and read what that needs: a few looks, each along an index."""
+"""Is Mayfly healthy? One snapshot of lanes, hosts and dead jobs, and one pure function that lists its problems.
 
-from collections.abc import Iterator, Mapping, Sequence
+`mayfly status`, `GET /health`, alerts, `mayfly doctor` and the console's overview show its result,
+each from its own severity on.
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
-from mayfly.admin.fleet import HostView, list_hosts
+from mayfly.admin.fleet import STALE_AFTER, HostView, list_hosts
 from mayfly.admin.jobs import isoformat
 from mayfly.admin.lanes import LaneView, list_lanes
-from mayfly.admin.why import STALE_AFTER
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
-from mayfly.db.dialects import utc_from_driver
-from mayfly.format import format_duration
+from mayfly.format import format_duration, plural
 from mayfly.process import exits
-from mayfly.queue.count import next_due
 from mayfly.queue.outcome import OutcomeKind
-from mayfly.queue.pauses import load_pauses
-from mayfly.schema.tables import PRIORITIES
 from mayfly.schema.version import require_version
 from mayfly.settings import Settings
 
-DEATHS_WITHIN = timedelta(hours=1)
+DEAD_WINDOW = timedelta(hours=1)
+ACTIVE_WINDOW = timedelta(minutes=10)  # a lane in which a job was done since then is being worked on
+NO_CYCLE_EXIT = 2  # exit code of `mayfly status`: nothing will change until cron runs
 
-DEATHS = (
+DEAD_BY_LANE = (
     "SELECT lane, SUM(jobs) FROM mayfly_totals"
     f" WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DEAD.value}' GROUP BY lane"
 )
+ACTIVE_LANES = (
+    f"SELECT DISTINCT lane FROM mayfly_totals WHERE cycle_id >= :since AND outcome = '{OutcomeKind.DONE.value}'"
+)
+ANY_CYCLE = "SELECT 1 FROM mayfly_cycles LIMIT 1"
+
+
+class Severity(IntEnum):
+    """Where problems are shown: `mayfly status` from NOTICE on, overview and doctor WARNING, /health DEGRADED."""
+
+    NOTICE = 1  # intended by an operator
+    WARNING = 2  # may need action
+    DEGRADED = 3  # jobs are late, dead or not started
+    DOWN = 4  # no job will run until this is fixed
+
+
+class ProblemKind(StrEnum):
+    DATABASE = "database"
+    CYCLE = "cycle"
+    EXIT_CODE = "exit_code"
+    WAIT = "wait"
+    DEAD = "dead"
+    BACKLOG = "backlog"
+    PAUSED = "paused"
+    SCHEDULE = "schedule"
 
 
 class Problem(NamedTuple):
-    name: str  # one word, for machines
-    text: str
+    kind: ProblemKind
+    severity: Severity
+    text: str  # a sentence
+    subject: str = ""  # the host or lane
 
 
 @dataclass(frozen=True)
 class HealthSnapshot:
-    """What is looked at. Lanes that somebody has paused wait because they shall, and are not among the waits."""
-
-    cycle_ages: Mapping[str, timedelta] = field(default_factory=dict)  # of each known host's last cycle
-    waits: Mapping[str, timedelta] = field(default_factory=dict)  # of the oldest due job, where a lane has a target
-    deaths: Mapping[str, int] = field(default_factory=dict)  # in the last hour, by lane
-
-
-def find_problems(vitals: HealthSnapshot, targets: Mapping[str, timedelta], dead_limit: int) -> list[Problem]:
-    """What is not as it should be; nothing where all is well."""
-    return [*_silent(vitals), *_late(vitals, targets), *_dead(vitals, dead_limit)]
-
-
-def _silent(vitals: HealthSnapshot) -> Iterator[Problem]:
-    if not vitals.cycle_ages:
-        yield Problem("cycle", "No cycle has run in the last day on any host: is cron at work?")
-    for host, age in sorted(vitals.cycle_ages.items()):
-        if age > STALE_AFTER:
-            yield Problem(
-                "cycle", f"The last cycle of host {host} was {format_duration(age)} ago: is cron at work there?"
-            )
-
-
-def _late(vitals: HealthSnapshot, targets: Mapping[str, timedelta]) -> Iterator[Problem]:
-    for lane, waited in sorted(vitals.waits.items()):
-        if waited > targets[lane]:
-            late = f"A job of lane {lane} has waited for {format_duration(waited)}"
-            yield Problem("wait", f"{late}; the target is {format_duration(targets[lane])}.")
-
-
-def _dead(vitals: HealthSnapshot, limit: int) -> Iterator[Problem]:
-    total = sum(vitals.deaths.values())
-    if total > limit:
-        lanes = ", ".join(f"{number} in lane {lane}" for lane, number in sorted(vitals.deaths.items()))
-        yield Problem("dead", f"{total} jobs died in the last hour: {lanes}.")
-
-
-def targets_of(settings: Settings) -> dict[str, timedelta]:
-    """The lanes that have one."""
-    given = {lane: own.latency_target for lane, own in settings.lanes.items()}
-    return {lane: timedelta(seconds=target) for lane, target in given.items() if target is not None}
+    now: datetime
+    lanes: tuple[LaneView, ...] = ()
+    hosts: tuple[HostView, ...] = ()  # those with a cycle in the last day
+    dead: Mapping[str, int] = field(default_factory=dict)  # jobs that died in the last hour, by lane
+    active_lanes: frozenset[str] = frozenset()  # a job was done there recently
+    has_cycles: bool = True  # a cycle has run at some time
 
 
 def read_snapshot(connection: Connection, settings: Settings, now: datetime) -> HealthSnapshot:
     require_version(connection)
-    deaths = connection.execute(DEATHS, {"since": milliseconds(now - DEATHS_WITHIN)}).all()
-    paused = load_pauses(connection, now).lanes
-    lanes = [lane for lane in targets_of(settings) if lane not in paused]
+    hosts = tuple(list_hosts(connection, now))
+    dead = connection.execute(DEAD_BY_LANE, {"since": milliseconds(now - DEAD_WINDOW)}).all()
     return HealthSnapshot(
-        {each.host: timedelta(seconds=each.age_seconds) for each in list_hosts(connection, now)},
-        {lane: now - oldest for lane in lanes if (oldest := _oldest(connection, lane, now)) is not None},
-        {lane: int(number) for lane, number in deaths},
+        now=now,
+        lanes=tuple(list_lanes(connection, settings, now)),
+        hosts=hosts,
+        dead={lane: int(number) for lane, number in dead},
+        active_lanes=frozenset(
+            connection.execute(ACTIVE_LANES, {"since": milliseconds(now - ACTIVE_WINDOW)}).scalars()
+        ),
+        has_cycles=bool(hosts) or connection.execute(ANY_CYCLE).first() is not None,
     )
 
 
-def _oldest(connection: Connection, lane: str, now: datetime) -> datetime | None:
-    """Since when the job has been due that has waited longest."""
-    found: Sequence[str | datetime] = connection.execute(oldest_statement(), {"lane": lane, "now": now}).scalars()
-    return min(map(utc_from_driver, found), default=None)
+def problems(snapshot: HealthSnapshot, settings: Settings) -> list[Problem]:
+    """All of them, hosts first. Pure."""
+    return [
+        *_cycles(snapshot),
+        *_late_lanes(snapshot, latency_targets(settings)),
+        *_dead_jobs(snapshot, settings.health_dead_limit),
+        *_idle_backlogs(snapshot),
+        *_paused_lanes(snapshot),
+    ]
 
 
-@cache
-def oldest_statement() -> str:
-    looks = (next_due("run_at", priority=str(each), size="1") for each in PRIORITIES)
-    parts = (f"SELECT run_at FROM ({look}) AS oldest_{number}" for number, look in enumerate(looks))
-    return " UNION ALL ".join(parts)
+def latency_targets(settings: Settings) -> dict[str, timedelta]:
+    """Of the lanes that have one."""
+    given = {lane: own.latency_target for lane, own in settings.lanes.items()}
+    return {lane: timedelta(seconds=target) for lane, target in given.items() if target is not None}
 
 
-NO_CYCLE = 2  # the exit code that says so
+def lane_waits(snapshot: HealthSnapshot, settings: Settings) -> dict[str, timedelta]:
+    """How long the oldest due job has waited in each lane that has a target and is not paused."""
+    targets = latency_targets(settings)
+    return {each.lane: _wait(each) for each in snapshot.lanes if each.lane in targets and _is_waiting(each)}
+
+
+def _cycles(snapshot: HealthSnapshot) -> Iterator[Problem]:
+    if not snapshot.has_cycles:
+        text = "No cycle has run yet: is cron set up? See scripts/install-cron."
+        yield Problem(ProblemKind.CYCLE, Severity.DOWN, text)
+    elif not snapshot.hosts:
+        text = "No cycle has run in the last day: is cron running? See `mayfly doctor`."
+        yield Problem(ProblemKind.CYCLE, Severity.DOWN, text)
+    severity = Severity.DOWN if all(each.is_stale for each in snapshot.hosts) else Severity.DEGRADED
+    for host in snapshot.hosts:
+        if host.is_stale:
+            ago = format_duration(timedelta(seconds=host.age_seconds))
+            text = f"The last cycle of host {host.host} began {ago} ago: is cron running there?"
+            yield Problem(ProblemKind.CYCLE, severity, text, host.host)
+        elif host.last.exit_code:
+            text = f"The last cycle of host {host.host} ended with code {host.last.exit_code}: see its log."
+            yield Problem(ProblemKind.EXIT_CODE, Severity.WARNING, text, host.host)
+
+
+def _late_lanes(snapshot: HealthSnapshot, targets: Mapping[str, timedelta]) -> Iterator[Problem]:
+    for lane in snapshot.lanes:
+        target = targets.get(lane.lane)
+        if target is not None and _is_waiting(lane) and _wait(lane) > target:
+            waited = f"The oldest due job of lane {lane.lane} has waited for {format_duration(_wait(lane))}"
+            text = f"{waited}; the target is {format_duration(target)}."
+            yield Problem(ProblemKind.WAIT, Severity.DEGRADED, text, lane.lane)
+
+
+def _dead_jobs(snapshot: HealthSnapshot, limit: int) -> Iterator[Problem]:
+    total = sum(snapshot.dead.values())
+    if total > limit:
+        lanes = ", ".join(f"{number} in lane {lane}" for lane, number in sorted(snapshot.dead.items()))
+        text = f"{plural(total, 'job')} died in the last hour: {lanes}. See `mayfly dead`."
+        yield Problem(ProblemKind.DEAD, Severity.DEGRADED, text)
+
+
+def _idle_backlogs(snapshot: HealthSnapshot) -> Iterator[Problem]:
+    """Due jobs in a lane that has no runner. A paused lane is meant to wait."""
+    for lane in snapshot.lanes:
+        is_active = lane.runners or lane.running.number or lane.lane in snapshot.active_lanes
+        if _is_waiting(lane) and _wait(lane) > STALE_AFTER and not is_active:
+            due = f"Lane {lane.lane} has {lane.pending} due {'job' if lane.pending.number == 1 else 'jobs'}"
+            text = f"{due}, the oldest for {format_duration(_wait(lane))}, and no runner."
+            yield Problem(ProblemKind.BACKLOG, Severity.WARNING, text, lane.lane)
+
+
+def _paused_lanes(snapshot: HealthSnapshot) -> Iterator[Problem]:
+    for lane in snapshot.lanes:
+        if lane.paused:
+            yield Problem(ProblemKind.PAUSED, Severity.NOTICE, f"Lane {lane.lane} is {lane.paused}.", lane.lane)
+
+
+def _is_waiting(lane: LaneView) -> bool:
+    return lane.wait_seconds is not None and not lane.paused
+
+
+def _wait(lane: LaneView) -> timedelta:
+    return timedelta(seconds=lane.wait_seconds or 0.0)
 
 
 class Status(NamedTuple):
-    lanes: tuple[LaneView, ...]
-    hosts: tuple[HostView, ...]
-    now: datetime
+    """What `mayfly status` and GET /status show."""
 
-    @property
-    def is_stale(self) -> bool:
-        """Cron silently not running is the failure that matters most."""
-        return all(each.age_seconds > STALE_AFTER.total_seconds() for each in self.hosts)
+    snapshot: HealthSnapshot
+    problems: tuple[Problem, ...]
 
     @property
     def exit_code(self) -> int:
-        """0: fine. 1: something is degraded or paused. 2: no cycle lately, so nothing of it will change."""
-        if self.is_stale:
-            return NO_CYCLE
-        return exits.ERROR if any(self.complaints()) else exits.SUCCESS
+        """0: no problem. 1: something is degraded or paused. 2: no cycle runs, so nothing will change."""
+        if any(each.severity is Severity.DOWN for each in self.problems):
+            return NO_CYCLE_EXIT
+        return exits.ERROR if self.problems else exits.SUCCESS
 
-    def complaints(self) -> Iterator[str]:
-        """What is not as it should be, in sentences."""
-        if not self.hosts:
-            yield "No cycle has run within a day: is cron set up? See `mayfly doctor`."
-        for each in self.hosts:
-            if each.age_seconds > STALE_AFTER.total_seconds():
-                ago = format_duration(self.now - each.last.started_at)
-                yield f"The last cycle of {each.host} began {ago} ago: is cron running there?"
-            elif each.last.exit_code:
-                yield f"The last cycle of {each.host} ended with code {each.last.exit_code}: see its log."
-        for lane in self.lanes:
-            if lane.paused:
-                yield f"Lane {lane.lane} is {lane.paused}."
+    @property
+    def text(self) -> str:
+        return "\n".join(each.text for each in self.problems) or "No problems."
+
+    def at_least(self, severity: Severity) -> list[Problem]:
+        return [each for each in self.problems if each.severity >= severity]
 
     def facts(self) -> dict[str, Any]:
         return {
-            "now": isoformat(self.now),
+            "now": isoformat(self.snapshot.now),
             "exit_code": self.exit_code,
-            "complaints": list(self.complaints()),
-            "lanes": [each.facts() for each in self.lanes],
-            "hosts": [each.facts() for each in self.hosts],
+            "complaints": [each.text for each in self.problems],
+            "lanes": [each.facts() for each in self.snapshot.lanes],
+            "hosts": [each.facts() for each in self.snapshot.hosts],
         }
 
 
 def read_status(connection: Connection, settings: Settings, now: datetime) -> Status:
-    return Status(tuple(list_lanes(connection, settings, now)), tuple(list_hosts(connection, now)), now)
+    snapshot = read_snapshot(connection, settings, now)
+    return Status(snapshot, tuple(problems(snapshot, settings)))

@@ -1,5 +1,6 @@
-"""How it is with each lane: what waits, since when, what runs, what came of the last hour."""
+"""Lanes and what throttles them: their state, pauses, max_workers set at run time, and rate limits."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
@@ -14,6 +15,8 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import BadField
 from mayfly.fleet.cycles import KnownLane, known_lanes
 from mayfly.fleet.runners import live_by_lane
+from mayfly.limits.limit import AT_ONCE
+from mayfly.limits.store import HOLDERS, is_held
 from mayfly.queue import pauses
 from mayfly.queue.count import find_lanes, next_due
 from mayfly.queue.failure import storable
@@ -24,8 +27,8 @@ from mayfly.settings import Settings
 
 HOUR = timedelta(hours=1)
 LANES_PER_STATEMENT = 50  # with five counts each; SQLite takes 500 SELECTs in one statement
-COUNTED_IN_ALL = 10 * MAX_COUNTED  # index entries: with more than ten lanes each is counted less far
-COUNTED_AT_LEAST = 1000
+MAX_COUNTED_IN_ALL = 10 * MAX_COUNTED  # index entries: with more than ten lanes the cap of each is lower
+MIN_CAP = 1000
 FAILURE_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED, OutcomeKind.DEAD)
 
 SETTLED_SINCE = (
@@ -37,17 +40,17 @@ class LaneView(NamedTuple):
     lane: str
     pending: CappedCount  # due
     oldest_due_at: datetime | None
-    wait_seconds: float | None  # of the oldest that is due
+    wait_seconds: float | None  # of the oldest due job
     running: CappedCount  # jobs
     runners: int
     max_workers: int
-    set_by: str | None  # who set max_workers at run time
+    set_by: str | None  # the operator who set max_workers at run time
     set_at: datetime | None
     done_last_hour: int
     failed_last_hour: int  # attempts
     dead: CappedCount
-    next_run_at: datetime | None  # of the first that is not due yet
-    paused: str | None  # how it is: "paused: the vendor is down"
+    next_run_at: datetime | None  # of the first job that is not due yet
+    paused: str | None  # "paused: the vendor is down"
     paused_until: datetime | None
     paused_by: str | None
     external: bool
@@ -57,7 +60,7 @@ class LaneView(NamedTuple):
 
 
 class _LaneCounts(NamedTuple):
-    """What the table of jobs says of one lane."""
+    """One lane in the jobs table."""
 
     pending: CappedCount = CappedCount()
     running: CappedCount = CappedCount()
@@ -67,7 +70,7 @@ class _LaneCounts(NamedTuple):
 
 
 def list_lanes(connection: Connection, settings: Settings, now: datetime) -> list[LaneView]:
-    """Those that have rows, those that the settings name, and those that somebody paused or set."""
+    """Lanes that have jobs, are named in the settings, are paused, or have max_workers set."""
     with_rows = find_lanes(connection)
     found = _read_lanes(connection, with_rows, now)
     known, paused = known_lanes(connection), load_pauses(connection, now).lanes
@@ -102,13 +105,13 @@ def list_lanes(connection: Connection, settings: Settings, now: datetime) -> lis
 
 
 def _settled(connection: Connection, since: datetime) -> Mapping[tuple[str, str], int]:
-    """A cycle's number is the millisecond in which it began."""
+    """By lane and outcome. The id of a cycle is the millisecond in which it began."""
     rows = connection.execute(SETTLED_SINCE, {"since": milliseconds(since)}).all()
     return {(lane, outcome): int(number) for lane, outcome, number in rows}
 
 
 def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> Mapping[str, _LaneCounts]:
-    cap = max(COUNTED_AT_LEAST, min(MAX_COUNTED, COUNTED_IN_ALL // max(1, len(names))))
+    cap = max(MIN_CAP, min(MAX_COUNTED, MAX_COUNTED_IN_ALL // max(1, len(names))))
     found: dict[str, _LaneCounts] = {}
     for start in range(0, len(names), LANES_PER_STATEMENT):
         part = names[start : start + LANES_PER_STATEMENT]
@@ -128,11 +131,11 @@ def _read_lanes(connection: Connection, names: Sequence[str], now: datetime) -> 
 
 @cache
 def count_statement(lanes: int, cap: int) -> str:
-    """For each lane what is due (0), what runs (1) and what is dead (2), each to one beyond the cap."""
+    """For each lane due (0), running (1) and dead (2) jobs, each counted to one beyond the cap."""
     return " UNION ALL ".join(
-        f"SELECT {number}, {what}, COUNT(*) FROM ({look}) AS counted_{number}_{part}"
+        f"SELECT {number}, {what}, COUNT(*) FROM ({query}) AS counted_{number}_{part}"
         for number in range(lanes)
-        for part, (what, look) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
+        for part, (what, query) in enumerate(_counts(f":lane_{number}", str(cap + 1)))
     )
 
 
@@ -140,23 +143,23 @@ def _counts(lane: str, size: str) -> Iterator[tuple[int, str]]:
     for priority in PRIORITIES:
         yield 0, next_due("id", lane, str(priority), size)
     for what, status in ((1, PROCESSING), (2, DEAD)):
-        order = "priority, run_at, id"  # that of the index
+        order = "priority, run_at, id"  # of the index
         where = f"lane = {lane} AND status = '{status}'"
         yield what, f"SELECT id FROM mayfly_jobs WHERE {where} ORDER BY {order} LIMIT {size}"
 
 
 @cache
 def time_statement(lanes: int) -> str:
-    """For each lane and priority the first that is due (0), and the first that is not yet (1)."""
-    looks = []
+    """For each lane and priority the first due job (0), and the first that is not due yet (1)."""
+    queries = []
     for number in range(lanes):
         for priority in PRIORITIES:
             due = next_due("run_at", f":lane_{number}", str(priority), "1")
-            for what, look in enumerate((due, due.replace("<= :now", "> :now"))):
-                looks.append(
-                    f"SELECT {number}, {what}, MIN(run_at) FROM ({look}) AS first_{number}_{priority}_{what}"
+            for what, query in enumerate((due, due.replace("<= :now", "> :now"))):
+                queries.append(
+                    f"SELECT {number}, {what}, MIN(run_at) FROM ({query}) AS first_{number}_{priority}_{what}"
                 )
-    return " UNION ALL ".join(looks)
+    return " UNION ALL ".join(queries)
 
 
 MAX_WORKERS_SETTABLE = 1000
@@ -165,7 +168,7 @@ SET_COLUMNS = ("lane", "max_workers", "set_at", "set_by")
 
 class Resumed(NamedTuple):
     was_paused: bool
-    jobs: int = 0  # that are due again
+    jobs: int = 0  # due again
 
 
 def pause(
@@ -176,54 +179,54 @@ def pause(
     until: datetime | None = None,
     reason: str | None = None,
 ) -> bool:
-    """In place of a pause that is there already: True if there was one."""
+    """Replaces an existing pause; True if there was one."""
     now = database.clock.now()
     if until is not None and until <= now:
-        raise BadField("until", until.isoformat(timespec="seconds"), "a time that is still to come")
+        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
     new = pauses.Pause(_kind(kind), _name(name), now, until, actor.name, reason and storable(reason))
-    deed = AuditEntry(actor, f"pause {kind}", name, now, reason)
+    entry = AuditEntry(actor, f"pause {kind}", name, now, reason)
 
-    def work(connection: Connection) -> bool:
-        deed.note(connection)
+    def write(connection: Connection) -> bool:
+        entry.note(connection)
         return pauses.pause(connection, new)
 
-    was_paused = database.run(work)
+    was_paused = database.run(write)
     if was_paused and kind == pauses.TYPE:
-        pauses.resume_jobs(database, name)  # to be put off again, until the new end
+        pauses.resume_jobs(database, name)  # they are delayed again, until the new end
     return was_paused
 
 
 def resume(database: Database, kind: str, name: str, actor: Actor) -> Resumed:
-    """What a paused type had put off is due at once."""
+    """Jobs that a paused type had delayed are due at once."""
     now = database.clock.now()
-    deed = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
+    entry = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
 
-    def work(connection: Connection) -> bool:
+    def write(connection: Connection) -> bool:
         was_paused = pauses.resume(connection, kind, name, now)
         if was_paused:
-            deed.note(connection)
+            entry.note(connection)
         return was_paused
 
-    was_paused = database.run(work)
+    was_paused = database.run(write)
     moved = pauses.resume_jobs(database, name) if kind == pauses.TYPE else 0
     return Resumed(was_paused, moved)
 
 
 def set_lane(database: Database, lane: str, max_workers: int | None, actor: Actor) -> None:
-    """On all hosts, until it is set anew; None lets the settings of each host hold again."""
+    """On all hosts, until it is set again; None returns to the settings of each host."""
     if max_workers is not None and not (type(max_workers) is int and 1 <= max_workers <= MAX_WORKERS_SETTABLE):
-        raise BadField("max_workers", max_workers, f"a whole number from 1 to {MAX_WORKERS_SETTABLE}")
+        raise BadField("max_workers", max_workers, f"an integer from 1 to {MAX_WORKERS_SETTABLE}")
     now = database.clock.now()
     values = (None, None, None) if max_workers is None else (max_workers, now, actor.name)
     row = dict(zip(SET_COLUMNS, (_name(lane), *values), strict=True))
-    told = "as the settings say" if max_workers is None else str(max_workers)
-    deed = AuditEntry(actor, "set lane", f"{lane} max_workers={told}", now)
+    value = "default" if max_workers is None else str(max_workers)
+    entry = AuditEntry(actor, "set lane", f"{lane} max_workers={value}", now)
 
-    def work(connection: Connection) -> None:
+    def write(connection: Connection) -> None:
         connection.execute(connection.dialect.upsert("mayfly_lanes", ("lane",), SET_COLUMNS), row)
-        deed.note(connection)
+        entry.note(connection)
 
-    database.run(work)
+    database.run(write)
 
 
 def _kind(given: str) -> str:
@@ -234,5 +237,68 @@ def _kind(given: str) -> str:
 
 def _name(given: str) -> str:
     if not isinstance(given, str) or not 1 <= len(given) <= NAME_LENGTH or storable(given) != given:
-        raise BadField("name", given, f"a text of 1 to {NAME_LENGTH} characters")
+        raise BadField("name", given, f"text of 1 to {NAME_LENGTH} characters")
     return given
+
+
+# --- rate limits and concurrency limits -------------------------------------------------------------------
+
+SELECT_LIMITS = "SELECT limit_key, span, most, used, opens_at FROM mayfly_limits"
+ALL_LIMITS = f"{SELECT_LIMITS} ORDER BY limit_key, span"
+LIMITS_PAGE = f"{SELECT_LIMITS} WHERE limit_key >= :first ORDER BY limit_key, span LIMIT :size"
+OPEN_WINDOWS = f"{SELECT_LIMITS} WHERE opens_at > :now ORDER BY opens_at DESC LIMIT :size"
+
+
+class LimitView(NamedTuple):
+    key: str
+    span: str
+    used: int
+    most: int
+    opens_at: datetime | None  # None: it is open, or opens when a job ends
+
+    @property
+    def is_used_up(self) -> bool:
+        return self.used >= self.most
+
+    def facts(self) -> dict[str, object]:
+        opens_at = self.opens_at.isoformat() if self.opens_at else None
+        return {"key": self.key, "per": self.span, "used": self.used, "most": self.most, "opens_at": opens_at}
+
+
+def list_limits(connection: Connection, now: datetime) -> Iterator[LimitView]:
+    return _limit_views(connection, now, connection.execute(ALL_LIMITS).all())
+
+
+def limits_page(
+    connection: Connection, now: datetime, size: int, first: str = ""
+) -> tuple[list[LimitView], str | None]:
+    """Limits from the key `first` on, and the key with which the next page begins."""
+    rows = connection.execute(LIMITS_PAGE, {"first": first, "size": size + 1}).all()
+    following = rows[size][0] if len(rows) > size else None
+    whole = [row for row in rows if row[0] != following] or rows[:size]  # a key is not split between pages
+    return list(_limit_views(connection, now, whole)), following
+
+
+def used_up(connection: Connection, now: datetime, size: int) -> list[LimitView]:
+    """Limits without room: windows that end last, and slots that are held now."""
+    windows = connection.execute(OPEN_WINDOWS, {"now": now, "size": size}).all()
+    held = sorted({row[0] for row in connection.execute(HOLDERS).all()})[:size]
+    keys = {f"key_{number}": key for number, key in enumerate(held)}
+    at_once = f"{SELECT_LIMITS} WHERE span = '{AT_ONCE}' AND limit_key IN ({', '.join(f':{each}' for each in keys)})"
+    rows = [*windows, *(connection.execute(at_once, keys).all() if keys else [])]
+    found = {each for each in _limit_views(connection, now, rows) if each.is_used_up}
+    return sorted(found, key=lambda each: (each.key, each.span))
+
+
+def _limit_views(connection: Connection, now: datetime, rows: Sequence[Sequence[Any]]) -> Iterator[LimitView]:
+    held: Counter[str] = Counter()
+    for key, _worker_id, slots, own_lease, runner_lease, finished_at in connection.execute(HOLDERS).all():
+        if is_held(own_lease, runner_lease, finished_at, now):
+            held[key] += slots
+    for key, span, most, used, ends_at in rows:
+        if span == AT_ONCE:
+            yield LimitView(key, span, held[key], most, None)
+        elif utc_from_driver(ends_at) <= now:
+            yield LimitView(key, span, 0, most, None)
+        else:
+            yield LimitView(key, span, used, most, utc_from_driver(ends_at))

@@ -1,15 +1,22 @@
-"""What `mayfly schedules` shows: each schedule with its last and its next runs, in its zone and in UTC."""
+"""Schedules of this host: each with its last and next runs; pause, resume, run one now, check them."""
 
-from collections.abc import Mapping, Sequence
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from mayfly import json_text
 from mayfly.admin.audit import Actor, AuditEntry
+from mayfly.admin.health import Problem, ProblemKind, Severity
+from mayfly.clock import host_now
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import ScheduleUnfinished, UnknownName
+from mayfly.errors import EnqueueError, ScheduleUnfinished, UnknownName
 from mayfly.queue.insert import JobValidator, NewJob, insert_job, insert_jobs
+from mayfly.registry import Registry
 from mayfly.schedules import fire
 from mayfly.schedules.cron import next_due
 from mayfly.schedules.files import Schedules, read_schedules
@@ -19,6 +26,7 @@ from mayfly.schedules.parse import ScheduleEntry
 from mayfly.settings import Settings
 
 NEXT_SHOWN = 5
+DEFAULT_LANE = "default"
 
 
 @dataclass(frozen=True)
@@ -66,18 +74,6 @@ def facts(each: ScheduleView) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def schedules_text(each: ScheduleView) -> str:
-    entry, pause = each.entry, each.pause
-    lines = [f"{entry.name}  {entry.expression}  {entry.tz}  {entry.what}  ({entry.where})"]
-    if pause is not None:
-        until = f" until {_shown(entry, pause.paused_until)}" if pause.paused_until else ""
-        reason = f": {pause.pause_reason}" if pause.pause_reason else ""
-        lines.append(f"  paused by {pause.paused_by}{until}{reason}")
-    lines.append(f"  last  {_shown(entry, each.last) if each.last else 'never'}")
-    lines += [f"  {'next' if number == 0 else '    '}  {_shown(entry, at)}" for number, at in enumerate(each.next)]
-    return "\n".join(lines)
-
-
 def _both(entry: ScheduleEntry, at: datetime | None) -> dict[str, str] | None:
     if at is None:
         return None
@@ -85,19 +81,8 @@ def _both(entry: ScheduleEntry, at: datetime | None) -> dict[str, str] | None:
     return {"local": local.isoformat(timespec="seconds"), "utc": utc.isoformat(timespec="seconds")}
 
 
-def _shown(entry: ScheduleEntry, at: datetime | None) -> str:
-    """The zone's own time first; UTC behind it, with its date where that is another."""
-    if at is None:
-        return "-"
-    local, utc = at.astimezone(entry.zone), at.astimezone(UTC)
-    if local.utcoffset() == utc.utcoffset():
-        return f"{utc:%a %Y-%m-%d %H:%M} UTC"
-    other = f"{utc:%H:%M}" if local.date() == utc.date() else f"{utc:%Y-%m-%d %H:%M}"
-    return f"{local:%a %Y-%m-%d %H:%M %Z} ({other} UTC)"
-
-
 def load_schedules(settings: Settings) -> Schedules:
-    """Those of this host's files."""
+    """From the schedule files of this host."""
     return read_schedules(schedule_files(settings), settings.home, settings.payload_limit)
 
 
@@ -112,7 +97,7 @@ def find_schedule(settings: Settings, name: str) -> ScheduleEntry:
 def pause_schedule(
     database: Database, entry: ScheduleEntry, actor: Actor, until: datetime | None = None, reason: str | None = None
 ) -> None:
-    """It fires nothing, on all hosts. What is due meanwhile is not made up for."""
+    """On all hosts. Runs that are due meanwhile are skipped, not made up for."""
     now = database.clock.now()
 
     def work(connection: Connection) -> None:
@@ -123,7 +108,7 @@ def pause_schedule(
 
 
 def resume_schedule(database: Database, name: str, actor: Actor) -> bool:
-    """Whether it was paused. It fires again from its next due time on."""
+    """Whether it was paused. It runs again from its next due time on."""
     now = database.clock.now()
 
     def work(connection: Connection) -> bool:
@@ -136,12 +121,12 @@ def resume_schedule(database: Database, name: str, actor: Actor) -> bool:
 
 
 def job_of_now(settings: Settings, entry: ScheduleEntry, now: datetime) -> NewJob:
-    """What `run_schedule` enqueues; raises where it would."""
+    """The job that `run_schedule` enqueues; raises the same errors."""
     return new_job(JobValidator.from_settings(settings, lambda: now), replace(entry, jitter=0), now)
 
 
 def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, actor: Actor) -> int:
-    """Enqueue a job at once, paused or not, and give its id; the due times stay as they are."""
+    """Enqueue a job now, paused or not, and return its id; its due times do not change."""
     now = database.clock.now()
     new = job_of_now(settings, entry, now)
 
@@ -153,3 +138,30 @@ def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, a
     if not database.run(work) and entry.overlap == "skip":
         raise ScheduleUnfinished(entry.name)
     return database.run(lambda connection: insert_job(connection, new))  # finds it by its key
+
+
+def entry_problems(entry: ScheduleEntry, registry: Registry, settings: Settings) -> Iterator[Problem]:
+    """What would make its runs fail on this host: a missing program or handler, an invalid payload, another lane."""
+    if entry.command is not None:
+        program = shlex.split(entry.command)[0]
+        path = str(settings.home / program) if "/" in program else shutil.which(program)
+        if path is None or not os.access(path, os.X_OK):
+            yield _problem(Severity.DEGRADED, entry, f"{program} is not a program that this user can run.")
+        return
+    handler = registry.get(entry.type)
+    if handler is None:
+        hint = registry.did_you_mean(entry.type)
+        yield _problem(Severity.WARNING, entry, f"no handler for type {entry.type!r} is known here.{hint}")
+        return
+    try:
+        validator = JobValidator.from_settings(settings, host_now)
+        validator.validate(entry.type, json_text.decode(entry.payload), handler)
+    except EnqueueError as error:
+        yield _problem(Severity.DEGRADED, entry, str(error))
+    if entry.lane == DEFAULT_LANE != handler.lane:
+        text = f"its jobs go to lane {entry.lane!r}, the handler's is {handler.lane!r}: write lane={handler.lane}"
+        yield _problem(Severity.WARNING, entry, text)
+
+
+def _problem(severity: Severity, entry: ScheduleEntry, text: str) -> Problem:
+    return Problem(ProblemKind.SCHEDULE, severity, text, entry.name)

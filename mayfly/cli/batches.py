@@ -1,43 +1,43 @@
-"""`mayfly batches`: look at them, and end the filling of one whose producer has died."""
+"""`mayfly batches` and `mayfly limits`: list them; seal or abandon a batch whose producer has died."""
 
 import json
 
 import click
 
+from mayfly import admin
 from mayfly.admin.audit import TERMINAL, this_user
-from mayfly.cli.options import ask
+from mayfly.cli.options import ask, json_option, open_installation
+from mayfly.cli.text import batches_text, counted_jobs, limits_text
 from mayfly.errors import UnknownName
+from mayfly.format import plural
 from mayfly.process import exits
+from mayfly.queue.batches import is_being_filled, is_open, seal_batch
 from mayfly.schema.tables import PENDING
-from mayfly.settings import load_settings
 
 
 @click.group(invoke_without_command=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 @click.pass_context
 def batches(context: click.Context, as_json: bool) -> int | None:
-    """List the batches that are open, and the last that are not: what is left of them, and how their jobs ended."""
+    """List open and recent batches with their jobs per status."""
     if context.invoked_subcommand:
         return None
-    from mayfly.admin.batches import batches_text, list_batches  # the database, only where it is needed
-    from mayfly.bootstrap import open_database
-
-    database = open_database(load_settings())
+    _settings, database = open_installation()
     now = database.clock.now()
-    found = database.read(lambda connection: list_batches(connection, now))
+    found = database.read(lambda connection: admin.list_batches(connection, now))
     click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else batches_text(found))
     return exits.SUCCESS
 
 
-@batches.command("seal")
+@batches.command()
 @click.argument("name")
-@click.option("--dry-run", is_flag=True, help="Only look whether it could be.")
-def seal_one(name: str, dry_run: bool) -> int:
-    """Take what is in the batch NAME for all of it: its producer died before its block had ended."""
-    from mayfly.bootstrap import open_database
-    from mayfly.queue.batches import is_being_filled, seal_batch
+@click.option("--dry-run", is_flag=True, help="Check whether it can be sealed, change nothing.")
+def seal(name: str, dry_run: bool) -> int:
+    """Seal the batch: no more jobs will be added.
 
-    database = open_database(load_settings())
+    For a batch whose producer died before the end of its `with` block.
+    """
+    _settings, database = open_installation()
     if dry_run and database.read(lambda connection: is_being_filled(connection, name)):
         click.echo(f"The batch {name} would be sealed; nothing was changed.")
     elif not dry_run and seal_batch(database, name):
@@ -47,29 +47,42 @@ def seal_one(name: str, dry_run: bool) -> int:
     return exits.SUCCESS
 
 
-@batches.command("abandon")
+@batches.command()
 @click.argument("name")
 @click.option("--reason", help="Why; kept with each job.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Count its jobs, change nothing.")
-def abandon_one(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
-    """Give the batch NAME up: what waits in it is cancelled, what runs goes on, and its callback never runs."""
-    from mayfly.admin import CANCEL, count_matching
-    from mayfly.admin.batches import abandon_batch
-    from mayfly.admin.filters import JobFilter
-    from mayfly.bootstrap import open_database
-    from mayfly.cli import jobs
-    from mayfly.queue.batches import is_open
+def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
+    """Abandon the batch: cancel its pending jobs, skip its callback.
 
-    database = open_database(load_settings())
+    Running jobs finish.
+    """
+    _settings, database = open_installation()
     if not database.read(lambda connection: is_open(connection, name)):
         raise UnknownName("batch", name, "that is open; `mayfly batches` lists them")
-    number = count_matching(database, CANCEL, JobFilter(group_key=name, status=PENDING))
+    number = admin.count_matching(database, admin.CANCEL, admin.JobFilter(group_key=name, status=PENDING))
     if dry_run:
-        click.echo(f"{jobs.counted(number)} would be cancelled; nothing was changed.")
+        click.echo(f"{counted_jobs(number)} would be cancelled; nothing was changed.")
         return exits.SUCCESS
     if not yes:
-        ask(f"Abandon the batch {name}, and cancel {jobs.counted(number)}?")
-    ended = abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
-    click.echo(f"Abandoned the batch {name}. {ended.ended} jobs cancelled.")
+        ask(f"Abandon the batch {name}, and cancel {counted_jobs(number)}?")
+    cancelled = admin.abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
+    click.echo(f"Abandoned the batch {name}. {plural(cancelled.ended, 'job')} cancelled.")
+    return exits.SUCCESS
+
+
+@click.command()
+@click.argument("prefix", metavar="[KEY]", required=False)
+@click.option("--used-up", is_flag=True, help="Only limits with nothing left.")
+@json_option
+def limits(prefix: str | None, used_up: bool, as_json: bool) -> int:
+    """List limits in use, or those whose key begins with KEY.
+
+    A key appears with its first job, and is deleted a week after its window.
+    """
+    _settings, database = open_installation()
+    now = database.clock.now()
+    listed = database.read(lambda connection: list(admin.list_limits(connection, now)))
+    found = [each for each in listed if each.key.startswith(prefix or "") and (each.is_used_up or not used_up)]
+    click.echo(json.dumps([each.facts() for each in found], indent=2) if as_json else limits_text(found))
     return exits.SUCCESS

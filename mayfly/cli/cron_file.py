@@ -1,7 +1,7 @@
-"""Write and judge a file of /etc/cron.d that starts the dispatcher. Pure but for the last section.
+"""Write and check a file of /etc/cron.d that starts the dispatcher. Pure except for the last section.
 
-What Debian's cron does with each mistake was tried out on the daemon itself: nearly all of them make it
-ignore the whole file, the good lines too, with at most a line in syslog.
+The effect of each mistake was tested with Debian's cron: nearly all of them make it ignore the whole file, the valid
+lines too, with at most a line in syslog.
 """
 
 import os
@@ -27,7 +27,7 @@ MAILTO_PATTERN = re.compile(r"([a-zA-Z0-9][a-zA-Z0-9@!:.,_+=/-]*)?")
 
 @dataclass(frozen=True)
 class CronFile:
-    """One file of /etc/cron.d: all that decides whether cron reads it."""
+    """A file of /etc/cron.d, with everything that decides whether cron reads it."""
 
     name: str
     text: str
@@ -38,7 +38,7 @@ class CronFile:
 
 @dataclass(frozen=True)
 class CronEntry:
-    """One line that starts something, as cron understands it."""
+    """A line with a command, as cron parses it."""
 
     line: int
     fields: tuple[str, ...]
@@ -57,7 +57,7 @@ class CronEntry:
 
     @property
     def interpreter(self) -> str | None:
-        """What runs `-m dispatcher`, or None for a line that does not."""
+        """The interpreter of `-m dispatcher`, or None for another command."""
         words = self.words
         for index, pair in enumerate(pairwise(words)):
             if pair == ("-m", "dispatcher"):
@@ -75,7 +75,7 @@ class CronEntry:
 
 
 def render_entry(*, user: str, home: str, python: str, mailto: str | None = None) -> str:
-    """The whole text of the file; raises UsageError for a value that cron could not carry unharmed."""
+    """The text of the file; raises UsageError for a value that cron cannot pass on unchanged."""
     for meaning, value in (("home directory", home), ("interpreter", python)):
         refuse_unfit_path(meaning, value)
     if not user or not user.isprintable() or re.search(r"\s", user):
@@ -120,7 +120,7 @@ ENTRY_LINE = re.compile(r"\s*(@\w+|\S+\s+\S+\s+\S+\s+\S+\s+\S+)\s+(\S+)\s+(\S.*)
 
 
 def parse_entries(text: str) -> list[CronEntry]:
-    """Every line that starts something; lines that are none are left to `find_problems`."""
+    """Every line with a command; `find_problems` reports invalid lines."""
     return [line for line in parse_lines(text) if isinstance(line, CronEntry)]
 
 
@@ -156,7 +156,7 @@ def unescape_percent(command: str) -> tuple[str, bool]:
     return "".join("%" if part == r"\%" else part for part in kept), is_cut
 
 
-# Judging
+# Checking
 
 
 def find_problems(
@@ -283,7 +283,7 @@ def inspect_cron_file(file: CronFile) -> list[str]:
 
 
 def find_cron_files(directory: Path, home: str) -> list[Path]:
-    """The files whose entries run the dispatcher for this home, well or badly."""
+    """The files whose entries run the dispatcher for this home, valid or not."""
     return [
         path
         for path in sorted(directory.glob("[!.]*"))

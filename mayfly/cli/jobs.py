@@ -1,8 +1,8 @@
-"""What the commands of control say: how many jobs there are, and why one does not go on."""
+"""Commands about jobs: list and explain them; cancel, retry, discard and delay them."""
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -10,183 +10,220 @@ from typing import Any, NamedTuple
 import click
 
 from mayfly import admin
-from mayfly.admin import MAX_MATCHING_COUNTED
+from mayfly.admin.actions import ROWS_PER_SLICE, no_progress
 from mayfly.admin.audit import TERMINAL, this_user
-from mayfly.admin.bulk import ROWS_PER_SLICE, no_progress
-from mayfly.admin.filters import JobFilter
-from mayfly.admin.why import JobRow, Reason
-from mayfly.cli.options import ask, duration, end_of_pause, jobs_meant, jobs_options
+from mayfly.bootstrap import load_registry
+from mayfly.cli.options import (
+    JOB_ID,
+    ask,
+    duration,
+    filter_options,
+    future_time,
+    job_filter,
+    jobs_options,
+    json_option,
+    limit_option,
+    open_installation,
+)
+from mayfly.cli.text import counted_jobs, dead_text, explained_facts, explained_text, job_text, jobs_text
 from mayfly.db.database import Database
+from mayfly.format import has_colour, plural
 from mayfly.process import exits
 from mayfly.queue.options import timedelta_of
-from mayfly.settings import load_settings
+from mayfly.schema.tables import STATUSES
+
+# --- see ----------------------------------------------------------------------------------------------------
 
 
-def counted(number: int) -> str:
-    return f"{MAX_MATCHING_COUNTED:,}+ jobs" if number > MAX_MATCHING_COUNTED else f"{number:,} jobs"
-
-
-def explained(row: JobRow, reasons: Sequence[Reason]) -> str:
-    told = (f"  {each.text}" for each in reasons)
-    return "\n".join([f"Job {row.id} ({row.type}, lane {row.lane}) is {row.status}.", *told])
-
-
-def explained_facts(row: JobRow, reasons: Sequence[Reason]) -> dict[str, Any]:
-    told = [{"why": each.name, "text": each.text} for each in reasons]
-    return {"id": row.id, "type": row.type, "lane": row.lane, "status": row.status, "reasons": told}
-
-
-class Change(NamedTuple):
-    """A verb in the words of a command."""
-
-    verb: admin.Verb
-    done: str  # "cancelled"
-    none: str  # what it is said of when there was none: "unfinished job"
-    until: datetime | None = None
-
-
-def change_jobs(
-    database: Database,
-    change: Change,
-    which: JobFilter,
-    yes: bool,
-    dry_run: bool,
-    act: Callable[[admin.OnProgress], admin.BulkResult],
-) -> int:
-    number = admin.count_matching(database, change.verb, which, change.until)
-    if dry_run:
-        click.echo(f"{counted(number)} would be {change.done}; nothing was changed.")
+@click.command()
+@filter_options
+@click.option("--status", type=click.Choice(STATUSES), help="Jobs with this status.")
+@click.option("--younger-than", callback=duration, metavar="TIME", help="Enqueued since: 90s, 5m, 2h, 1d ago.")
+@click.option("--text", help="Jobs with this text in payload, error or keys; searches the newest 10,000.")
+@click.option("--after", metavar="NEXT", help="Continue where the previous page ended.")
+@limit_option(50)
+@json_option
+def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **fields: Any) -> int:
+    """List jobs matching all given filters, the newest first."""
+    _settings, database = open_installation()
+    wanted = job_filter(database, **fields)
+    page = database.read(lambda connection: admin.list_jobs(connection, wanted, text, limit, after))
+    if as_json:
+        click.echo(json.dumps(page.facts(), indent=2))
         return exits.SUCCESS
-    if number > 1 and not yes:
-        ask(f"{change.verb.name.capitalize()} {counted(number)}?")
-    with _progress(change.done, number) as tell:
-        done = act(tell)
-    click.echo(_result_text(change, done))
+    click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No job was found.")
+    if page.next is not None:
+        more = "The search stopped after 10,000 rows; there may be more" if page.is_cut else "There are more"
+        click.echo(f"{more}: --after {page.next}", err=True)
     return exits.SUCCESS
 
 
-def _result_text(change: Change, done: admin.BulkResult) -> str:
-    if done == admin.BulkResult():
-        return f"No {change.none} was found; nothing was changed."
-    running = f" {done.told} run and were told to end." if done.told else ""
-    held = f" {done.held} stay as they are: another job holds their unique key by now." if done.held else ""
-    return f"{done.changed} jobs {change.done}.{running}{held}"
+@click.command()
+@click.argument("job_id", type=JOB_ID, metavar="ID")
+@json_option
+def show(job_id: int, as_json: bool) -> int:
+    """Show a job: its row, why it is so, its timeline and attempts."""
+    settings, database = open_installation()
+    registry, now = load_registry(settings), database.clock.now()
+    view = database.read(lambda connection: admin.read_job(connection, job_id, settings, registry, now))
+    click.echo(json.dumps(view.facts(), indent=2) if as_json else job_text(view, has_colour(sys.stdout)))
+    return exits.SUCCESS
 
 
-@contextmanager
-def _progress(done: str, number: int) -> Iterator[admin.OnProgress]:
-    """A bar where somebody watches, and where it takes more than a moment."""
-    if number <= ROWS_PER_SLICE or not sys.stderr.isatty():
-        yield no_progress
-        return
-    from rich.console import Console  # only here: nothing else of this command draws
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+@click.command()
+@click.argument("job_id", type=JOB_ID, metavar="ID")
+@json_option
+def why(job_id: int, as_json: bool) -> int:
+    """Explain why a job is not running, or how it ended."""
+    settings, database = open_installation()
+    registry, now = load_registry(settings), database.clock.now()
+    diagnosis = database.read(lambda connection: admin.diagnose(connection, job_id, settings, registry, now))
+    reasons = admin.explain(diagnosis)
+    if as_json:
+        click.echo(json.dumps(explained_facts(diagnosis.row, reasons), indent=2))
+    else:
+        click.echo(explained_text(diagnosis.row, reasons))
+    return exits.SUCCESS
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        # Beyond what was counted nobody knows how many there are.
-        task = bar.add_task(f"Jobs {done}", total=number if number <= admin.MAX_MATCHING_COUNTED else None)
-        yield lambda jobs: bar.advance(task, jobs)
+
+@click.command()
+@click.option("--lane", metavar="NAME", help="Jobs of this lane.")
+@json_option
+def dead(lane: str | None, as_json: bool) -> int:
+    """Group the newest 5,000 dead jobs by type and error."""
+    _settings, database = open_installation()
+    now = database.clock.now()
+    found = database.read(lambda connection: admin.list_dead(connection, lane, now))
+    if as_json:
+        click.echo(json.dumps(found.facts(), indent=2))
+        return exits.SUCCESS
+    click.echo(dead_text(found, now))
+    if found.is_cut:
+        click.echo(f"There are more: these are the newest {found.looked_at:,}.", err=True)
+    return exits.SUCCESS
+
+
+# --- act ----------------------------------------------------------------------------------------------------
 
 
 @click.command()
 @jobs_options(("pending", "processing"))
-def cancel(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
-    """Cancel the unfinished jobs that have all of what is named.
+def cancel(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+    """Cancel unfinished jobs matching all given filters.
 
-    Those that wait end at once. Those that run are told, and end when their handlers look.
+    Pending jobs end at once. Running jobs are asked to stop, and end when their handlers check.
     """
-    from mayfly import admin
-    from mayfly.bootstrap import open_database
+    _settings, database = open_installation()
+    wanted = job_filter(database, **fields)
 
-    database = open_database(load_settings())
-    which = jobs_meant(database, **named)
+    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
+        ended, requested = admin.cancel(database, wanted, this_user(TERMINAL), reason, on_progress)
+        return admin.BulkResult(ended, requested)
 
-    def act(tell: admin.OnProgress) -> admin.BulkResult:
-        ended, told = admin.cancel(database, which, this_user(TERMINAL), reason, tell)
-        return admin.BulkResult(ended, told)
-
-    return change_jobs(database, Change(admin.CANCEL, "cancelled", "unfinished job"), which, yes, dry_run, act)
+    words = ActionWords(admin.CANCEL, "cancelled", "unfinished job")
+    return _change_jobs(database, words, wanted, yes, dry_run, act)
 
 
 @click.command()
 @jobs_options(("dead", "cancelled", "pending"))
-def retry(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
-    """Run jobs again that are dead or cancelled, with all their tries, or at once what waits for a later try.
+def retry(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+    """Run dead or cancelled jobs again, or waiting ones at once.
 
-    The same job, never a copy. A filter without --status means those that are dead.
+    The same job, never a copy, with all its attempts. A filter without --status means dead jobs.
     """
-    from mayfly import admin
-    from mayfly.bootstrap import open_database
+    _settings, database = open_installation()
+    wanted = job_filter(database, **fields)
 
-    database = open_database(load_settings())
-    which = jobs_meant(database, **named)
+    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
+        return admin.retry(database, wanted, this_user(TERMINAL), reason, on_progress)
 
-    def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.retry(database, which, this_user(TERMINAL), reason, tell)
-
-    change = Change(admin.RETRY, "due again", "job that could be tried again")
-    return change_jobs(database, change, which, yes, dry_run, act)
+    words = ActionWords(admin.RETRY, "due again", "job to retry")
+    return _change_jobs(database, words, wanted, yes, dry_run, act)
 
 
 @click.command()
 @jobs_options(("dead",))
-def discard(yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
-    """Let dead jobs leave the list: they end as cancelled, with who and why."""
-    from mayfly import admin
-    from mayfly.bootstrap import open_database
+def discard(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+    """Discard dead jobs: mark them cancelled, with user and reason."""
+    _settings, database = open_installation()
+    wanted = job_filter(database, **fields)
 
-    database = open_database(load_settings())
-    which = jobs_meant(database, **named)
+    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
+        return admin.discard(database, wanted, this_user(TERMINAL), reason, on_progress)
 
-    def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.discard(database, which, this_user(TERMINAL), reason, tell)
-
-    return change_jobs(database, Change(admin.DISCARD, "discarded", "dead job"), which, yes, dry_run, act)
+    words = ActionWords(admin.DISCARD, "discarded", "dead job")
+    return _change_jobs(database, words, wanted, yes, dry_run, act)
 
 
 @click.command()
 @jobs_options(("pending",))
-@click.option("--by", callback=duration, metavar="TIME", help="So long from now: 90s, 5m, 2h, 1d.")
-@click.option("--until", metavar="TIME", help="Until then, e.g. 2026-05-04T12:00+02:00.")
-def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **named: Any) -> int:
-    """Put off jobs that wait. One that is due later anyway stays where it is."""
-    from mayfly import admin
-    from mayfly.bootstrap import open_database
-
+@click.option("--by", callback=duration, metavar="TIME", help="From now: 90s, 5m, 2h, 1d.")
+@click.option("--until", metavar="TIME", help="Until this time, e.g. 2026-05-04T12:00+02:00.")
+def delay(by: float | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+    """Delay pending jobs; one that is due later does not change."""
     if (by is None) == (until is None):
-        raise click.UsageError("Say how long by --by, or until when by --until.")
-    database = open_database(load_settings())
+        raise click.UsageError("Give either --by or --until.")
+    _settings, database = open_installation()
     now = database.clock.now()
-    end = end_of_pause(until, now) if by is None else now + timedelta_of("by", by)
+    end = future_time(until, now) if by is None else now + timedelta_of("by", by)
     assert end is not None
-    which = jobs_meant(database, **named)
+    wanted = job_filter(database, **fields)
 
-    def act(tell: admin.OnProgress) -> admin.BulkResult:
-        return admin.delay(database, which, end, this_user(TERMINAL), reason, tell)
+    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
+        return admin.delay(database, wanted, end, this_user(TERMINAL), reason, on_progress)
 
-    change = Change(admin.DELAY, "delayed", "job that waits and is due before", end)
-    return change_jobs(database, change, which, yes, dry_run, act)
+    words = ActionWords(admin.DELAY, "delayed", "pending job that is due before", end)
+    return _change_jobs(database, words, wanted, yes, dry_run, act)
 
 
-@click.command()
-@click.argument("job_id", type=click.IntRange(1, 2**63 - 1), metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def why(job_id: int, as_json: bool) -> int:
-    """Say why the job ID is not running, or what became of it."""
-    from mayfly.admin.why import diagnose, explain
-    from mayfly.bootstrap import load_registry, open_database
+class ActionWords(NamedTuple):
+    verb: admin.Verb
+    past: str  # "cancelled"
+    noun: str  # for "No unfinished job was found"
+    until: datetime | None = None
 
-    settings = load_settings()
-    database, registry = open_database(settings), load_registry(settings)
-    now = database.clock.now()
-    known = database.read(lambda connection: diagnose(connection, job_id, settings, registry, now))
-    reasons = explain(known)
-    if as_json:
-        click.echo(json.dumps(explained_facts(known.row, reasons), indent=2))
-    else:
-        click.echo(explained(known.row, reasons))
+
+def _change_jobs(
+    database: Database,
+    words: ActionWords,
+    wanted: admin.JobFilter,
+    yes: bool,
+    dry_run: bool,
+    act: Callable[[admin.OnProgress], admin.BulkResult],
+) -> int:
+    """Count, ask if there are several, act, and print the result."""
+    number = admin.count_matching(database, words.verb, wanted, words.until)
+    if dry_run:
+        click.echo(f"{counted_jobs(number)} would be {words.past}; nothing was changed.")
+        return exits.SUCCESS
+    if number > 1 and not yes:
+        ask(f"{words.verb.name.capitalize()} {counted_jobs(number)}?")
+    with _progress(words.past, number) as on_progress:
+        done = act(on_progress)
+    click.echo(_result_text(words, done))
     return exits.SUCCESS
 
 
-COMMANDS = (cancel, retry, discard, delay, why)
+def _result_text(words: ActionWords, done: admin.BulkResult) -> str:
+    if done == admin.BulkResult():
+        return f"No {words.noun} was found; nothing was changed."
+    running = f" {plural(done.requested, 'running job')} asked to stop." if done.requested else ""
+    held = f" {plural(done.held, 'job')} unchanged: another job holds the unique key." if done.held else ""
+    return f"{plural(done.changed, 'job')} {words.past}.{running}{held}"
+
+
+@contextmanager
+def _progress(past: str, number: int) -> Iterator[admin.OnProgress]:
+    """A progress bar on a terminal, for more than one slice."""
+    if number <= ROWS_PER_SLICE or not sys.stderr.isatty():
+        yield no_progress
+        return
+    # rich takes as long to import as all the rest of a command.
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    total = number if number <= admin.MAX_MATCHING_COUNTED else None  # beyond it the total is unknown
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"Jobs {past}", total=total)
+        yield lambda jobs: bar.advance(task, jobs)

@@ -1,4 +1,4 @@
-"""`mayfly password`: the lines by which somebody may log in to the web console."""
+"""`mayfly password` for logging in to the web console, `mayfly token` for programs that use the HTTP API."""
 
 import json
 import re
@@ -7,27 +7,36 @@ from datetime import timedelta
 
 import click
 
-from mayfly.admin.audit import TERMINAL, this_user
-from mayfly.admin.auth import SCOPES, scopes_text
-from mayfly.cli.options import duration
+from mayfly.admin.audit import TERMINAL, AuditEntry, this_user
+from mayfly.admin.auth import (
+    MIN_PASSWORD_LENGTH,
+    SCOPES,
+    Token,
+    add_token,
+    hash_password,
+    hash_token,
+    list_tokens,
+    new_token_text,
+    revoke_token,
+    scopes_text,
+)
+from mayfly.cli.options import duration, json_option, open_installation
+from mayfly.errors import UnknownName
 from mayfly.process import exits
-from mayfly.settings import load_settings
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE, ROLES
 
 ADMIN = "admin"
-ENVIRONMENT_NAME = r"[a-z0-9_]+"  # what can stand in the name of a variable
+ENVIRONMENT_NAME = r"[a-z0-9_]+"  # can be part of a variable's name
 
 
 @click.command()
-@click.option("--name", default=ADMIN, show_default=True, help="Whose it is.")
-@click.option("--role", type=click.Choice(ROLES), help="What he may: see, act, everything. viewer by default.")
+@click.option("--name", default=ADMIN, show_default=True, help="The account.")
+@click.option("--role", type=click.Choice(ROLES), help="What it may do; viewer by default.")
 def password(name: str, role: str | None) -> int:
-    """Ask for a password twice, and print what to put into .env or mayfly.toml: only its hash.
+    """Ask for a console password and print its hash as a setting.
 
-    Where nobody sits there to be asked, it is read from standard input.
+    The lines go into .env or mayfly.toml. Without a terminal the password is read from standard input.
     """
-    from mayfly.admin.auth import hash_password
-
     if not re.fullmatch(NAME_PATTERN, name):
         raise click.BadParameter(f"must have {NAME_RULE}", param_hint="--name")
     if name == ADMIN and role not in (None, ADMIN):
@@ -36,7 +45,7 @@ def password(name: str, role: str | None) -> int:
     file = ".env" if _fits_environment(name) else "mayfly.toml"
     for line in lines_for(name, role or ROLES[0], hashed):
         click.echo(line)
-    click.echo(f"Put this into {file} and start the console anew.", err=True)
+    click.echo(f"Put this into {file} and restart the console.", err=True)
     return exits.SUCCESS
 
 
@@ -54,8 +63,6 @@ def _fits_environment(name: str) -> bool:
 
 
 def _ask() -> str:
-    from mayfly.admin.auth import MIN_PASSWORD_LENGTH
-
     if sys.stdin.isatty():
         given: str = click.prompt("Password", hide_input=True, confirmation_prompt="Once more", err=True)
     else:
@@ -67,7 +74,7 @@ def _ask() -> str:
 
 @click.group()
 def token() -> None:
-    """Make, list and revoke the tokens by which other programs use the HTTP API."""
+    """Create, list and revoke tokens for the HTTP API."""
 
 
 @token.command()
@@ -78,37 +85,30 @@ def token() -> None:
     multiple=True,
     required=True,
     type=click.Choice(list(SCOPES)),
-    help="What it is for; may be repeated.",
+    help="What it may be used for; may be repeated.",
 )
-@click.option("--expires-in", callback=duration, metavar="TIME", help="When it ends by itself: 12h, 90d.")
+@click.option("--expires-in", callback=duration, metavar="TIME", help="Lifetime: 12h, 90d.")
 def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> int:
-    """Make a token called NAME and print it. This is the only time: only its hash is kept."""
-    from mayfly.admin import auth  # the database, only where it is needed
-    from mayfly.admin.audit import AuditEntry
-    from mayfly.bootstrap import open_database
-
+    """Create a token and print it, once: only its hash is stored."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise click.BadParameter(f"must have {NAME_RULE}", param_hint="NAME")
-    database = open_database(load_settings())
+    _settings, database = open_installation()
     now = database.clock.now()
     until = None if expires_in is None else now + timedelta(seconds=expires_in)
-    text, actor = auth.new_token_text(), this_user(TERMINAL)
-    new = auth.Token(name, auth.hash_token(text), frozenset(scopes), now, actor.name, until)
-    deed = AuditEntry(actor, "create token", f"{name} scopes={scopes_text(scopes)}", now)
-    database.run(lambda connection: auth.add_token(connection, new, deed))
+    text, actor = new_token_text(), this_user(TERMINAL)
+    new = Token(name, hash_token(text), frozenset(scopes), now, actor.name, until)
+    entry = AuditEntry(actor, "create token", f"{name} scopes={scopes_text(scopes)}", now)
+    database.run(lambda connection: add_token(connection, new, entry))
     click.echo(text)
-    click.echo("Keep it: it is not shown again.", err=True)
+    click.echo("Store it now: it is not shown again.", err=True)
     return exits.SUCCESS
 
 
 @token.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def list_(as_json: bool) -> int:
-    """List the tokens: what each is for, by whom it was made, when it was used last."""
-    from mayfly.admin.auth import list_tokens
-    from mayfly.bootstrap import open_database
-
-    database = open_database(load_settings())
+    """List tokens: scopes, creator, expiry and last use."""
+    _settings, database = open_installation()
     now = database.clock.now()
     facts = [each.facts(now) for each in database.read(list_tokens)]
     if as_json:
@@ -117,23 +117,18 @@ def list_(as_json: bool) -> int:
     for each in facts:
         click.echo(_line(each))
     if not facts:
-        click.echo("There are no tokens. `mayfly token create NAME --scope enqueue` makes one.")
+        click.echo("There are no tokens. `mayfly token create NAME --scope enqueue` creates one.")
     return exits.SUCCESS
 
 
 @token.command()
 @click.argument("name")
 def revoke(name: str) -> int:
-    """End the token NAME, from the next request on."""
-    from mayfly.admin import auth
-    from mayfly.admin.audit import AuditEntry
-    from mayfly.bootstrap import open_database
-    from mayfly.errors import UnknownName
-
-    database = open_database(load_settings())
+    """Revoke a token; requests with it fail from now on."""
+    _settings, database = open_installation()
     now = database.clock.now()
-    deed = AuditEntry(this_user(TERMINAL), "revoke token", name, now)
-    if not database.run(lambda connection: auth.revoke_token(connection, deed)):
+    entry = AuditEntry(this_user(TERMINAL), "revoke token", name, now)
+    if not database.run(lambda connection: revoke_token(connection, entry)):
         raise UnknownName("token", name, "that could be revoked; `mayfly token list` shows all")
     click.echo(f"Revoked the token {name}.")
     return exits.SUCCESS
@@ -141,9 +136,9 @@ def revoke(name: str) -> int:
 
 def _line(facts: dict[str, object]) -> str:
     ended = f"revoked {facts['revoked_at']}" if facts["revoked_at"] else f"expired {facts['expires_at']}"
-    holds = f"until {facts['expires_at']}" if facts["expires_at"] else "holds"
+    valid = f"until {facts['expires_at']}" if facts["expires_at"] else "valid"
     used = f"last used {facts['last_used_at']}" if facts["last_used_at"] else "never used"
     scopes = facts["scopes"]
     listed = " ".join(scopes) if isinstance(scopes, list) else ""
-    made = f"made {facts['created_at']} by {facts['created_by']}"
-    return f"{facts['name']}  {listed}  {holds if facts['holds'] else ended}  {made}  {used}"
+    created = f"created {facts['created_at']} by {facts['created_by']}"
+    return f"{facts['name']}  {listed}  {valid if facts['holds'] else ended}  {created}  {used}"

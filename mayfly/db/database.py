@@ -89,6 +89,21 @@ class Database:
         """Run something that only looks: takes no write lock where that is the whole file (SQLite)."""
         return self._join_or_repeat(work, Unit.LOOK)
 
+    def run_lent(self, work: "Callable[[Lent], T]", unit: Unit = Unit.TRANSACTION) -> T:
+        """`run`, or with Unit.LOOK `read`, for handlers: `work` is called with a SQLAlchemy connection."""
+        from mayfly.db.sqlalchemy import driver_errors, lend  # slow to import, and most handlers need no database
+
+        joined: tuple[Connection, Lent] | None = getattr(self._ambient, "joined", None)
+
+        def work_lent(connection: Connection) -> T:
+            with driver_errors():
+                if joined is not None:
+                    return work(joined[1])
+                with lend(connection, self.url, unit) as lent:
+                    return work(lent)
+
+        return self._join_or_repeat(work_lent, Unit.LENT)
+
     @contextmanager
     def transaction(self) -> "Iterator[Lent]":
         """A transaction of the caller's own, for SQLAlchemy; `run` on the same thread joins it."""

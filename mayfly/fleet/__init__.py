@@ -1,1 +1,1 @@
-"""Who works on the jobs: cycles, runners, and the lock under which hosts plan one after the other."""
+"""The processes that work on the jobs: cycles, runners, dispatchers, and the lock under which hosts plan."""

@@ -1,4 +1,4 @@
-"""The dispatchers of this host, by their notes in the state directory: who plans, and who only supervises."""
+"""The dispatchers of this host, by their notes in the state directory: one that plans, others that only supervise."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -8,23 +8,23 @@ from pathlib import Path
 from mayfly.process.identity import Process
 from mayfly.process.state_dir import leaving_path, leaving_paths, lock_path
 
-LINGERS, MERELY_RUNS = "lingers", "runs"
+LINGERS, RUNS = "lingers", "runs"
 
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """One that was there when its note was read; its process knows whether it still is."""
+    """A dispatcher that was alive when its note was read."""
 
     process: Process
-    lingers: bool = False  # whoever asks it for the lock gets it
-    is_leaving: bool = False  # it has handed the lock over and sees its last runners to their end
+    lingers: bool = False  # it hands the lock over on request
+    is_leaving: bool = False  # it has handed the lock over and only supervises its last runners
 
     def as_text(self) -> str:
-        return f"{self.process.pid} {self.process.started} {LINGERS if self.lingers else MERELY_RUNS}\n"
+        return f"{self.process.pid} {self.process.started} {LINGERS if self.lingers else RUNS}\n"
 
 
 def planner(lock: Path) -> Dispatcher | None:
-    """Who signed the host lock, if that process lives. The lock itself may have passed to somebody else since."""
+    """The process that signed the host lock, if it is alive. Another one may hold the lock by now."""
     return _read(lock)
 
 
@@ -34,7 +34,7 @@ def all_here(directory: Path) -> list[Dispatcher]:
 
 
 def note_leaving(directory: Path, cycle_id: int, process: Process) -> None:
-    """Written before the lock is free: who takes it must not take this cycle's runners for nobody's."""
+    """Written before the lock is released: the next holder must not rescue the runners of this cycle."""
     leaving_path(directory, cycle_id).write_text(Dispatcher(process).as_text())
 
 
@@ -42,8 +42,8 @@ def forget_leaving(directory: Path, cycle_id: int) -> None:
     leaving_path(directory, cycle_id).unlink(missing_ok=True)
 
 
-def cycles_seen_to(directory: Path) -> frozenset[int]:
-    """The cycles whose runners are still supervised by a dispatcher that has handed over."""
+def cycles_still_supervised(directory: Path) -> frozenset[int]:
+    """The cycles whose runners are supervised by a dispatcher that has handed over."""
     return frozenset(cycle_id for cycle_id, _ in _leaving(directory))
 
 
@@ -51,14 +51,14 @@ def _leaving(directory: Path) -> Iterator[tuple[int, Dispatcher]]:
     for path in leaving_paths(directory):
         found = _read(path)
         if found is None:
-            path.unlink(missing_ok=True)  # it was killed, and could not
+            path.unlink(missing_ok=True)  # its dispatcher was killed
         else:
             yield int(path.stem), Dispatcher(found.process, is_leaving=True)
 
 
 def _read(path: Path) -> Dispatcher | None:
     with suppress(OSError, ValueError):
-        pid, started, manner = path.read_text().split()
+        pid, started, mode = path.read_text().split()
         process = Process(int(pid), int(started))
-        return Dispatcher(process, lingers=manner == LINGERS) if process.is_alive else None
+        return Dispatcher(process, lingers=mode == LINGERS) if process.is_alive else None
     return None

@@ -1,57 +1,70 @@
-"""The planning lock: a row with a lease. Hosts plan one after the other, and each gets a number of its own."""
+"""The planning lock: one row with a lease. Hosts plan one after the other, and each plan gets a unique number.
 
-import hashlib
+Every minute imports this, an idle one too.
+"""
+
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from mayfly.clock import milliseconds, monotonic, pause_between
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import PlanLockLost
-from mayfly.fleet.statements import READ_PLAN_LOCK, RELEASE_PLAN_LOCK, TAKE_PLAN_LOCK
 from mayfly.process.identity import Host, Process, this_host, this_process
 
-LEASE = timedelta(seconds=15)  # planning takes milliseconds; a holder that is gone must not cost a cycle
+LEASE = timedelta(seconds=15)  # planning takes milliseconds; a dead holder must not block other hosts for a cycle
 LOCK_TIMEOUT_SECONDS = 20.0
 POLL_SECONDS = 0.05
+IDLE_HOLDER = "an idle cycle"  # never visible: taken and released in one transaction
+
+READ_PLAN_LOCK = "SELECT holder, lease_until, number FROM mayfly_locks WHERE name = 'plan'"
+# Taking the lock raises the number: of two hosts that have read the same number, only one changes the row.
+TAKE_PLAN_LOCK = (
+    "UPDATE mayfly_locks SET holder = :holder, lease_until = :lease_until, number = :number"
+    " WHERE name = 'plan' AND number = :last_number"
+)
+RELEASE_PLAN_LOCK = (
+    "UPDATE mayfly_locks SET holder = NULL, lease_until = NULL WHERE name = 'plan' AND number = :number"
+)
 
 
-@dataclass(frozen=True)
-class PlanLockHolder:
-    """Who plans, told so that its death can be seen from its own machine: that one need not wait for the lease."""
+class PlanLockHolder(NamedTuple):
+    """The process that plans. Its own host can see that it died, and need not wait for the lease."""
 
-    place: Host
+    host: Host
     process: Process
 
     def __str__(self) -> str:
-        """Fits the column: people read the host's name, of which its beginning must do."""
-        return f"{self.place.host[:20]} {self._where} {self.process.pid} {self.process.started}"
+        """Fits the column: the beginning of the host's name is for people."""
+        return f"{self.host.name[:20]} {self._host_hash} {self.process.pid} {self.process.started}"
 
     def may_take_over(self, holder: str) -> bool:
-        """From one that is dead for certain; and from oneself, when the answer to the taking was lost."""
+        """True if the other process is dead for certain, or is this one (the reply to its UPDATE was lost)."""
         try:
-            _host, where, pid, started = holder.rsplit(" ", 3)
+            _name, host_hash, pid, started = holder.rsplit(" ", 3)
             other = Process(int(pid), int(started))
-        except ValueError:  # written by somebody else: only the lease tells
+        except ValueError:  # not written by a PlanLockHolder: only the lease counts
             return False
-        return where == self._where and (other == self.process or not other.is_alive)
+        return host_hash == self._host_hash and (other == self.process or not other.is_alive)
 
     @property
-    def _where(self) -> str:
-        return hashlib.sha256(f"{self.place.host}\n{self.place.machine}".encode()).hexdigest()[:12]
+    def _host_hash(self) -> str:
+        import hashlib  # here because it loads OpenSSL, and an idle cycle does without
+
+        return hashlib.sha256(f"{self.host.name}\n{self.host.machine}".encode()).hexdigest()[:12]
 
 
 def host_of(holder: str) -> str:
-    """The beginning of its name, from the text of a Holder."""
+    """The beginning of the host's name, from the text of a PlanLockHolder."""
     return holder.rsplit(" ", 3)[0]
 
 
 @contextmanager
 def planning(database: Database, host_name: str) -> Iterator[int]:
-    """Hold the lock; the value is a number no other cycle of any host ever gets (milliseconds, roughly)."""
+    """Hold the lock; the value is a number that no other cycle of any host ever gets (roughly milliseconds)."""
     number = _wait_for_lock(database, PlanLockHolder(this_host(host_name), this_process()))
     try:
         yield number
@@ -61,11 +74,28 @@ def planning(database: Database, host_name: str) -> Iterator[int]:
 
 
 def finish_planning(connection: Connection, number: int) -> None:
-    """Release the lock in the transaction that writes the plan: who slept through his lease writes nothing."""
+    """Release the lock in the transaction that writes the plan: a planner whose lease expired writes nothing."""
     if not _release(connection, number):
         raise PlanLockLost(
-            "This host was too slow and lost the planning lock before its plan was written. Nothing was started."
+            "This host lost the planning lock before its plan was written: it was too slow. Nothing was started."
         )
+
+
+def is_planning(connection: Connection) -> bool:
+    """Whether a host plans now, or died while planning."""
+    holder, _lease_until, _number = connection.execute(READ_PLAN_LOCK).first()
+    return holder is not None
+
+
+def number_idle_cycle(connection: Connection, now: datetime) -> int | None:
+    """Take and release the lock in one transaction, for its number alone; None while another host plans."""
+    holder, _lease_until, last_number = connection.execute(READ_PLAN_LOCK).first()
+    if holder is not None:
+        return None
+    number = _next_number(connection, IDLE_HOLDER, last_number, now)
+    if number is not None:
+        finish_planning(connection, number)
+    return number
 
 
 def _wait_for_lock(database: Database, holder: PlanLockHolder) -> int:
@@ -87,8 +117,13 @@ def _take(connection: Connection, holder: PlanLockHolder, now: datetime) -> int 
     other, lease_until, last_number = connection.execute(READ_PLAN_LOCK).first()
     if other is not None and utc_from_driver(lease_until) > now and not holder.may_take_over(other):
         return None
+    return _next_number(connection, str(holder), last_number, now)
+
+
+def _next_number(connection: Connection, holder: str, last_number: int, now: datetime) -> int | None:
+    """None if another host was faster."""
     number = max(last_number + 1, milliseconds(now))
-    taken = {"holder": str(holder), "lease_until": now + LEASE, "number": number, "last_number": last_number}
+    taken = {"holder": holder, "lease_until": now + LEASE, "number": number, "last_number": last_number}
     return number if connection.execute(TAKE_PLAN_LOCK, taken).rowcount == 1 else None
 
 

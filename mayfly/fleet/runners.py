@@ -1,4 +1,4 @@
-"""The rows of runners: written when planned, taken over by the process itself, closed by whoever saw it end."""
+"""The rows of runners: written with the plan, taken over by the runner, closed by the process that saw its end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -7,31 +7,43 @@ from datetime import datetime
 from mayfly import json_text
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
-from mayfly.fleet.statements import LIVE_RUNNERS
 from mayfly.process.identity import Host, Process
 
-OUTSIDE = "http-"  # begins the worker_id of those who pull jobs from elsewhere: none of them has a row here
-LOST = "lost"  # the ending of a runner whose end nobody saw
+OUTSIDE = "http-"  # prefix of the worker_id of external workers: they have no rows here
+LOST = "lost"  # the ending of a runner whose exit no dispatcher saw
+
+TAKE_OVER = (
+    "UPDATE mayfly_runners SET pid = :pid, pid_started = :pid_started, heartbeat_at = :now"
+    " WHERE worker_id = :worker_id"
+)
+RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
+LIVE_RUNNERS = (
+    "SELECT worker_id, cycle_id, lane, host, machine, pid, pid_started, lease_until, heartbeat_at"
+    " FROM mayfly_runners WHERE finished_at IS NULL"
+)
+LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
+LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host"
+ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Everything a runner is told: who it is, where it works, until when."""
+    """Everything that a runner needs to know: its worker_id, its lane, its deadlines."""
 
     worker_id: str
     lane: str
     cycle_id: int
     deadline: float  # monotonic seconds: when its guard ends it
-    window_seconds: float  # how long the guard gives a job that has it all
+    window_seconds: float  # the longest time that the guard gives a job
     lease_until: datetime
-    is_long: bool = False  # it may outlive its dispatcher, and a keeper renews its lease
-    stays_until: float = 0.0  # monotonic: until then it waits a while for more when its lane is empty
+    is_long: bool = False  # it may outlive its dispatcher; a lease keeper renews its lease
+    stays_until: float = 0.0  # monotonic: until then it waits for more jobs when its lane is empty
     is_whole: bool = True  # its window is as long as any that it could have
     usual: Mapping[str, float] = field(default_factory=dict)  # types that take long, and how many seconds
     begins_with: int | None = None  # a job that waits for a whole window
 
     def as_text(self) -> str:
-        """For a runner in an interpreter of its own; it holds no secret, argv is public."""
+        """As JSON, for argv and the preload process. Contains no secret: argv is public."""
         return json_text.encode({**asdict(self), "lease_until": self.lease_until.isoformat()})
 
     @classmethod
@@ -45,10 +57,10 @@ class LiveRunner:
     worker_id: str
     cycle_id: int
     lane: str
-    place: Host
+    host: Host
     process: Process
     lease_until: datetime
-    has_started: bool = True  # until then `process` is its planner's
+    has_started: bool = True  # before that, `process` is the dispatcher that planned it
 
 
 @dataclass(frozen=True)
@@ -66,16 +78,16 @@ class EndedRunner:
 
 
 def add_planned(
-    connection: Connection, assignments: Sequence[Assignment], place: Host, planner: Process, now: datetime
+    connection: Connection, assignments: Sequence[Assignment], host: Host, planner: Process, now: datetime
 ) -> None:
-    """Until a runner has started, its row names the planner: if that dies, the runner never was."""
+    """Until a runner has started, its row has the pid of its planner: if that dies, the runner counts as dead."""
     rows = [
         {
             "worker_id": each.worker_id,
             "cycle_id": each.cycle_id,
             "lane": each.lane,
-            "host": place.host,
-            "machine": place.machine,
+            "host": host.name,
+            "machine": host.machine,
             "pid": planner.pid,
             "pid_started": planner.started,
             "planned_at": now,
@@ -85,16 +97,6 @@ def add_planned(
     ]
     if rows:
         connection.execute_many(connection.dialect.upsert("mayfly_runners", ("worker_id",), rows[0]), rows)
-
-
-TAKE_OVER = (
-    "UPDATE mayfly_runners SET pid = :pid, pid_started = :pid_started, heartbeat_at = :now"
-    " WHERE worker_id = :worker_id"
-)
-RENEW_HEARTBEAT = "UPDATE mayfly_runners SET heartbeat_at = :now WHERE worker_id = :worker_id"
-LIVE_BY_LANE = "SELECT lane, COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL GROUP BY lane"
-LIVE_ON_HOST = "SELECT COUNT(*) FROM mayfly_runners WHERE finished_at IS NULL AND host = :host"
-ENDING = "SELECT ending FROM mayfly_runners WHERE worker_id = :worker_id"
 
 
 def take_over(connection: Connection, worker_id: str, process: Process, now: datetime) -> None:
@@ -107,13 +109,13 @@ def renew_heartbeat(connection: Connection, worker_id: str, now: datetime) -> No
 
 
 def live_runners(connection: Connection) -> list[LiveRunner]:
-    """Those whose end nobody has seen; whether they still live is for the caller to find out."""
+    """Runners without a recorded end; the caller finds out whether they are alive."""
     return [
         LiveRunner(
             worker_id=worker_id,
             cycle_id=cycle_id,
             lane=lane,
-            place=Host(host, machine),
+            host=Host(host, machine),
             process=Process(pid, pid_started),
             lease_until=utc_from_driver(lease_until),
             has_started=heartbeat_at is not None,
@@ -133,7 +135,7 @@ def live_on_host(connection: Connection, host: str) -> int:
 
 
 def close_runner(connection: Connection, worker_id: str, ended: EndedRunner, now: datetime) -> bool:
-    """True for the one who closes it."""
+    """True if this call closed the row."""
     values = {"finished_at": now, **asdict(ended)}
     changes = connection.dialect.assignments(values)
     closing = f"UPDATE mayfly_runners SET {changes} WHERE worker_id = :worker_id AND finished_at IS NULL"
@@ -145,5 +147,5 @@ def is_outside(worker_id: str) -> bool:
 
 
 def was_lost(connection: Connection, worker_id: str) -> bool:
-    """Whether somebody took it for dead."""
+    """Whether another host took it for dead."""
     return bool(connection.execute(ENDING, {"worker_id": worker_id}).scalar() == LOST)

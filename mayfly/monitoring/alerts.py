@@ -1,7 +1,11 @@
-"""Decide which alerts there are and which of them to tell. Pure: what was found and what is known, and the time."""
+"""Alerts: detect incidents in the tables, keep them as rows that all hosts share, and send what is due.
+
+An alert is sent by one host, at most once an hour while it lasts, and once more when it is over. A new kind is a
+member of AlertKind and a function in DETECTORS.
+"""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,18 +13,17 @@ from functools import partial
 from typing import Any
 
 from mayfly import log_messages
-from mayfly.admin.lanes import list_lanes
+from mayfly.admin.health import ProblemKind, problems, read_snapshot
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import Undelivered
 from mayfly.fleet.runners import LOST
-from mayfly.format import format_duration
 from mayfly.log import Log
+from mayfly.monitoring.channels import CHANNELS
 from mayfly.settings import Settings
-from mayfly.stats.history import read_cycles
 
-REPEAT_AFTER = timedelta(hours=1)  # the same alert is not told sooner
+REPEAT_AFTER = timedelta(hours=1)  # the same alert is not sent sooner
 
 
 class AlertKind(StrEnum):
@@ -30,7 +33,7 @@ class AlertKind(StrEnum):
     SILENT = "host silent"
 
 
-# What happens, and is over when it has not happened again for a while; the others last, and end.
+# Events: over when they have not happened again for an hour. The other kinds are states, which end.
 ONE_TIME_KINDS = frozenset({AlertKind.DEAD, AlertKind.KILLED})
 
 
@@ -40,8 +43,8 @@ class AlertState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Symptom:
-    """Something wrong, as one look at the tables has found it."""
+class Incident:
+    """Something wrong, as one query of the tables found it."""
 
     kind: AlertKind
     subject: str  # a type, a lane, a host
@@ -58,7 +61,7 @@ class Symptom:
 
 @dataclass(frozen=True)
 class Alert:
-    """What all hosts know of one symptom."""
+    """An incident as all hosts know it, and what was sent about it."""
 
     fingerprint: str
     kind: AlertKind
@@ -67,8 +70,8 @@ class Alert:
     first_at: datetime
     last_at: datetime
     times: int = 1
-    told_at: datetime | None = None  # when it was told last that it is there
-    told: AlertState | None = None
+    told_at: datetime | None = None  # when it was last sent as firing
+    told: AlertState | None = None  # the state that was sent last
     recovered_at: datetime | None = None
 
     @property
@@ -76,18 +79,22 @@ class Alert:
         return AlertState.FIRING if self.recovered_at is None else AlertState.RECOVERED
 
     @property
+    def is_firing(self) -> bool:
+        return self.recovered_at is None
+
+    @property
     def message_id(self) -> str:
-        """The same for every try to tell the same: who gets it twice can know."""
+        """The same for each attempt to send the same message, so that receivers can drop duplicates."""
         since = self.first_at if self.told_at is None else max(self.first_at, self.told_at)
         return f"mayfly_{self.fingerprint}_{self.state}_{since:%Y%m%d%H%M%S%f}"
 
 
-def changed_alerts(known: Mapping[str, Alert], found: Iterable[Symptom], now: datetime) -> Iterator[Alert]:
-    """Alerts that are new, not as they were, or over."""
+def changed_alerts(known: Mapping[str, Alert], found: Iterable[Incident], now: datetime) -> Iterator[Alert]:
+    """Alerts that are new, changed or over. Pure."""
     seen = {each.fingerprint: each for each in found}
-    for fingerprint, symptom in seen.items():
+    for fingerprint, incident in seen.items():
         before = known.get(fingerprint)
-        after = _seen(symptom, before, now)
+        after = _seen(incident, before, now)
         if after != before:
             yield after
     for fingerprint, alert in known.items():
@@ -95,16 +102,16 @@ def changed_alerts(known: Mapping[str, Alert], found: Iterable[Symptom], now: da
             yield replace(alert, recovered_at=now)
 
 
-def _seen(symptom: Symptom, before: Alert | None, now: datetime) -> Alert:
-    facts = {"detail": symptom.detail, "last_at": symptom.last_at, "times": symptom.times}
+def _seen(incident: Incident, before: Alert | None, now: datetime) -> Alert:
+    facts = {"detail": incident.detail, "last_at": incident.last_at, "times": incident.times}
     if before is None:
-        return Alert(symptom.fingerprint, symptom.kind, symptom.subject, first_at=now, **facts)  # type: ignore[arg-type]
+        return Alert(incident.fingerprint, incident.kind, incident.subject, first_at=now, **facts)  # type: ignore[arg-type]
     first_at = now if before.recovered_at is not None else before.first_at
     return replace(before, first_at=first_at, recovered_at=None, **facts)  # type: ignore[arg-type]
 
 
 def is_due(alert: Alert, now: datetime) -> bool:
-    """That it is there, once an hour while it lasts or happens again; that it is over, if somebody heard of it."""
+    """Firing: once an hour while it lasts or happens again. Over: once, if the firing was sent. Pure."""
     if alert.recovered_at is not None:
         return alert.told is AlertState.FIRING
     if alert.told_at is None:
@@ -113,8 +120,8 @@ def is_due(alert: Alert, now: datetime) -> bool:
     return is_new and alert.told_at <= now - REPEAT_AFTER
 
 
-LEASE = timedelta(seconds=30)  # far longer than telling may take, and over before the next cycle
-KEEP_RESOLVED = timedelta(days=7)  # what is over
+LEASE = timedelta(seconds=30)  # far longer than sending may take, and over before the next cycle
+KEEP_RESOLVED = timedelta(days=7)
 SUBJECT_LENGTH = 190
 
 FACTS = ("kind", "subject", "detail", "first_at", "last_at", "recovered_at", "times")
@@ -124,7 +131,7 @@ KNOWN_ALERTS = (
 )
 FREE = "fingerprint = :fingerprint AND (telling_until IS NULL OR telling_until <= :now)"
 
-# Of several hosts that know the same, one changes the row.
+# Several hosts may try; one of them changes the row.
 TAKE = {
     AlertState.FIRING: f"{FREE} AND recovered_at IS NULL AND (told_at IS NULL OR told_at <= :again)",
     AlertState.RECOVERED: f"{FREE} AND recovered_at IS NOT NULL AND told = '{AlertState.FIRING}'",
@@ -132,8 +139,8 @@ TAKE = {
 FORGET = "DELETE FROM mayfly_alerts WHERE recovered_at < :before"
 
 
-def record_changes(connection: Connection, found: Sequence[Symptom], now: datetime) -> list[Alert]:
-    """Write down what has changed; the alerts that somebody should be told of."""
+def record_changes(connection: Connection, found: Sequence[Incident], now: datetime) -> list[Alert]:
+    """Write what has changed; returns the alerts that are due to be sent."""
     known = {each.fingerprint: each for each in load_alerts(connection)}
     for alert in changed_alerts(known, found, now):
         _write(connection, alert, is_new=alert.fingerprint not in known)
@@ -143,22 +150,22 @@ def record_changes(connection: Connection, found: Sequence[Symptom], now: dateti
 
 
 def take_due(connection: Connection, alert: Alert, now: datetime) -> bool:
-    """Whether it is ours to tell."""
+    """Whether this host may send it: it holds the alert until LEASE is over."""
     taking = f"UPDATE mayfly_alerts SET telling_until = :until WHERE {TAKE[alert.state]}"
     values = {"fingerprint": alert.fingerprint, "now": now, "until": now + LEASE}
-    if alert.state is AlertState.FIRING:
+    if alert.is_firing:
         values["again"] = now - REPEAT_AFTER
     return connection.execute(taking, values).rowcount == 1
 
 
 def record_sent(connection: Connection, alert: Alert, now: datetime) -> None:
-    """It stays an hour until it may be told again; that it is over is not told twice."""
-    told_at = now if alert.state is AlertState.FIRING else alert.told_at
+    """A firing alert is due again after REPEAT_AFTER, a recovered one never."""
+    told_at = now if alert.is_firing else alert.told_at
     _change(connection, alert, {"told": alert.state, "told_at": told_at, "telling_until": None})
 
 
 def release(connection: Connection, alert: Alert) -> None:
-    """Nobody took it: the next cycle tries again."""
+    """No channel took it: the next cycle tries again."""
     _change(connection, alert, {"telling_until": None})
 
 
@@ -167,7 +174,7 @@ def load_alerts(connection: Connection) -> list[Alert]:
 
 
 def _write(connection: Connection, alert: Alert, is_new: bool) -> None:
-    """Never what was told, which is another's matter. A new one that another host has just written is the same."""
+    """Never what was sent, which the sending host writes. A new alert may just have been written by another host."""
     facts = {name: getattr(alert, name) for name in FACTS} | {"subject": alert.subject[:SUBJECT_LENGTH]}
     if not is_new:
         return _change(connection, alert, facts)
@@ -194,20 +201,18 @@ def _time(value: Any) -> datetime | None:
     return None if value is None else utc_from_driver(value)
 
 
-HOST_SILENT_AFTER = timedelta(minutes=5)  # longer than any cycle
-HOST_FORGOTTEN_AFTER = timedelta(days=1)  # a host that was taken away
-MAX_ROWS_READ = 10_000  # failed attempts, the newest: a storm of them must not hold up the cycle
+MAX_ATTEMPTS_READ = 10_000  # failed ones, the newest: the cycle must not wait for a storm of failures
 
-# A job that died has the time of its last attempt, which was written with it.
+# A dead job has the finished_at of its last attempt: both are written together.
 DEAD_JOBS = (
     "SELECT j.lane, j.type, a.fingerprint, COUNT(*), MAX(a.finished_at), MAX(j.id) FROM (SELECT job_id, fingerprint,"
     " finished_at FROM mayfly_attempts WHERE finished_at > :since ORDER BY finished_at DESC"
-    f" LIMIT {MAX_ROWS_READ}) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id"
+    f" LIMIT {MAX_ATTEMPTS_READ}) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id"
     " WHERE j.status = 'dead' AND j.finished_at = a.finished_at GROUP BY j.lane, j.type, a.fingerprint"
 )
 LAST_ERROR = "SELECT last_error FROM mayfly_jobs WHERE id = :id"
 
-# With the table's name before it, even a word like SIGNAL is a column everywhere.
+# SIGNAL is a keyword in MySQL: with the table's name before it, it is a column everywhere.
 KILLED_RUNNERS = (
     "SELECT r.lane, r.ending, r.signal, COUNT(*), MAX(r.finished_at), MAX(r.worker_id) FROM mayfly_runners AS r"
     f" WHERE r.finished_at > :since AND (r.signal IS NOT NULL OR r.ending IN ('crash', '{LOST}'))"
@@ -215,101 +220,66 @@ KILLED_RUNNERS = (
 )
 
 
-def detect(connection: Connection, settings: Settings, now: datetime) -> list[Symptom]:
-    return [
-        *dead_jobs(connection, now),
-        *killed_runners(connection, now),
-        *late_lanes(connection, settings, now),
-        *silent_hosts(connection, now),
-    ]
-
-
-def dead_jobs(connection: Connection, now: datetime) -> Iterator[Symptom]:
+def dead_jobs(connection: Connection, _settings: Settings, now: datetime) -> Iterator[Incident]:
     """Of the last hour, by lane, type and error."""
     found = connection.execute(DEAD_JOBS, {"since": now - REPEAT_AFTER}).all()
     for lane, type_name, error, times, last_at, job_id in found:
         reason = str(connection.execute(LAST_ERROR, {"id": job_id}).scalar() or "").partition("\n")[0]
         jobs = f"{times} jobs are dead, the last is job {job_id}" if times > 1 else f"job {job_id} is dead"
         detail = f"{jobs} ({type_name}, lane {lane}): {reason}"
-        yield Symptom(AlertKind.DEAD, type_name, detail, utc_from_driver(last_at), times, cause=f"{lane} {error}")
+        yield Incident(AlertKind.DEAD, type_name, detail, utc_from_driver(last_at), times, cause=f"{lane} {error}")
 
 
-def killed_runners(connection: Connection, now: datetime) -> Iterator[Symptom]:
-    """Of the last hour, by lane and by what killed them."""
+def killed_runners(connection: Connection, _settings: Settings, now: datetime) -> Iterator[Incident]:
+    """Of the last hour, by lane and cause."""
     for lane, ending, signal, times, last_at, worker_id in connection.execute(
         KILLED_RUNNERS, {"since": now - REPEAT_AFTER}
     ).all():
         how = "disappeared" if ending == LOST else "crashed" if signal is None else f"were ended by signal {signal}"
         detail = f"runners of lane {lane} {how} ({ending}): {times} in an hour, the last is {worker_id}"
-        yield Symptom(AlertKind.KILLED, lane, detail, utc_from_driver(last_at), times, cause=f"{ending} {signal}")
+        yield Incident(AlertKind.KILLED, lane, detail, utc_from_driver(last_at), times, cause=f"{ending} {signal}")
 
 
-def late_lanes(connection: Connection, settings: Settings, now: datetime) -> Iterator[Symptom]:
-    """Those whose LATENCY_TARGET has passed. Whoever has paused a lane knows that it waits."""
-    targets = {lane: each.latency_target for lane, each in settings.lanes.items() if each.latency_target}
-    for each in list_lanes(connection, settings, now) if targets else ():
-        target, waits = targets.get(each.lane), each.wait_seconds or 0.0
-        if target is not None and waits > target and not each.paused:
-            spans = [format_duration(timedelta(seconds=seconds)) for seconds in (waits, target)]
-            detail = f"the oldest job of lane {each.lane} waits for {spans[0]}, and should for {spans[1]} at most"
-            yield Symptom(AlertKind.LATE, each.lane, detail, now)
+def unhealthy(connection: Connection, settings: Settings, now: datetime) -> Iterator[Incident]:
+    """Late lanes and silent hosts, as `mayfly status` reports them."""
+    for problem in problems(read_snapshot(connection, settings, now), settings):
+        kind = PROBLEM_ALERTS.get(problem.kind)
+        if kind is not None and problem.subject:
+            yield Incident(kind, problem.subject, problem.text, now)
 
 
-def silent_hosts(connection: Connection, now: datetime) -> Iterator[Symptom]:
-    last: dict[str, datetime] = {}
-    for each in read_cycles(connection):
-        last[each.host] = max(each.last_at, last.get(each.host, each.last_at))
-    for host, at in last.items():
-        if HOST_SILENT_AFTER < now - at <= HOST_FORGOTTEN_AFTER:
-            detail = f"the last cycle of host {host} began {format_duration(now - at)} ago: is cron running there?"
-            yield Symptom(AlertKind.SILENT, host, detail, at)
+PROBLEM_ALERTS = {ProblemKind.WAIT: AlertKind.LATE, ProblemKind.CYCLE: AlertKind.SILENT}
+DETECTORS: tuple[Callable[[Connection, Settings, datetime], Iterable[Incident]], ...] = (
+    dead_jobs,
+    killed_runners,
+    unhealthy,
+)
+
+
+def detect(connection: Connection, settings: Settings, now: datetime) -> list[Incident]:
+    return [incident for find in DETECTORS for incident in find(connection, settings, now)]
 
 
 def send_alerts(settings: Settings, database: Database, log: Log) -> None:
-    """Each by one host. What one way took is told, or the other's failure would bring it again every minute."""
+    """Each alert is sent by one host. It counts as sent if one channel took it: else every minute would repeat it."""
     now = database.clock.now()
     found = database.read(lambda connection: detect(connection, settings, now))
-    wanted = database.run(lambda connection: record_changes(connection, found, now))
-    ours = [alert for alert in wanted if database.run(partial(take_due, alert=alert, now=now))]
-    untold = {alert.fingerprint: alert for alert in ours}
-    for alert in _delivered(settings, database, log, ours):
-        if untold.pop(alert.fingerprint, None):
+    due = database.run(lambda connection: record_changes(connection, found, now))
+    ours = [alert for alert in due if database.run(partial(take_due, alert=alert, now=now))]
+    unsent = {alert.fingerprint: alert for alert in ours}
+    for alert in _delivered(settings, log, ours, now):
+        if unsent.pop(alert.fingerprint, None):
             log.say(log_messages.alert_sent(alert.state, alert.kind, alert.detail))
             database.run(partial(record_sent, alert=alert, now=now))
-    for alert in untold.values():
+    for alert in unsent.values():
         database.run(partial(release, alert=alert))
 
 
-def _delivered(settings: Settings, database: Database, log: Log, alerts: Sequence[Alert]) -> Iterator[Alert]:
-    """As each way takes them."""
-    for name, way in (("webhook", _by_webhook), ("mail", _by_mail)):
+def _delivered(settings: Settings, log: Log, alerts: Sequence[Alert], now: datetime) -> Iterator[Alert]:
+    """Alerts as the channels take them; a channel that fails does not stop the others."""
+    for name, channel in CHANNELS.items():
         try:
             if alerts:
-                yield from way(settings, database, alerts)
+                yield from channel.send(settings, alerts, now)
         except Undelivered as error:
             log.say(log_messages.alert_undelivered(name, str(error)))
-
-
-def _by_webhook(settings: Settings, database: Database, alerts: Sequence[Alert]) -> Iterator[Alert]:
-    """One a message. After the first that is not taken the others are not tried: they would wait as long."""
-    url, secret = settings.alert_webhook_url, settings.alert_webhook_secret
-    if url is None or secret is None:
-        return
-    from mayfly.monitoring.channels import send_webhook
-
-    for alert in alerts:
-        send_webhook(
-            url.get_secret_value(), secret.get_secret_value(), alert, settings.host_name, database.clock.now()
-        )
-        yield alert
-
-
-def _by_mail(settings: Settings, database: Database, alerts: Sequence[Alert]) -> Iterator[Alert]:
-    if not settings.alert_mail_to:
-        return
-    from mayfly.monitoring.channels import default_sender, mail_message, send_mail
-
-    sender = settings.alert_mail_from or default_sender(settings.host_name)
-    message = mail_message(alerts, sender, settings.alert_mail_to, settings.host_name, database.clock.now())
-    send_mail(settings.alert_smtp_url.get_secret_value(), message)
-    yield from alerts

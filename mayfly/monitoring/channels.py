@@ -1,4 +1,8 @@
-"""One POST, once: no redirects, no retries, and an end to the waiting."""
+"""Where alerts and heartbeats are sent: webhook, mail, and the heartbeat URL.
+
+One attempt each, with a timeout; a failure raises Undelivered. A new alert channel is a function in CHANNELS and its
+settings.
+"""
 
 import base64
 import hashlib
@@ -6,31 +10,35 @@ import hmac
 import re
 import smtplib
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import format_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from mayfly import json_text
 from mayfly.errors import Undelivered
-from mayfly.monitoring.alerts import Alert, AlertState
 from mayfly.process import exits
 from mayfly.process.timing import timing
+from mayfly.settings import Settings
 
-AGENT = "mayfly"
+if TYPE_CHECKING:
+    from mayfly.monitoring.alerts import Alert
+
+USER_AGENT = "mayfly"
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
-    """Raises Undelivered unless the answer is one of success. The URL is a secret: it is in no error."""
+    """Raises Undelivered unless the status is 2xx. Follows no redirect. The URL is a secret: no error has it."""
     parts = urlsplit(url)
     kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=timing().request_seconds)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
-        connection.request("POST", target, body, {"User-Agent": AGENT, **headers})
+        connection.request("POST", target, body, {"User-Agent": USER_AGENT, **headers})
         status = connection.getresponse().status
     except (OSError, HTTPException) as error:
         raise Undelivered(f"{parts.hostname}: {type(error).__name__}: {error}") from error
@@ -40,7 +48,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
         raise Undelivered(f"{parts.hostname} answered {status}")
 
 
-MAX_BODY_LENGTH = 10_000  # bytes; more is cut off there anyway
+MAX_BODY_BYTES = 10_000  # healthchecks.io cuts off the rest
 STARTED = "start"
 
 
@@ -49,23 +57,30 @@ def send_start(url: str) -> None:
 
 
 def send_end(url: str, exit_code: int, text: str) -> None:
-    """The URL itself means success; a failure is told by its exit code."""
+    """The URL itself means success; a failure is reported below it by its exit code."""
     where = url if exit_code == exits.SUCCESS else _below(url, str(exit_code))
-    post(where, text.encode()[:MAX_BODY_LENGTH], {"Content-Type": "text/plain; charset=utf-8"})
+    post(where, text.encode()[:MAX_BODY_BYTES], {"Content-Type": "text/plain; charset=utf-8"})
 
 
 def _below(url: str, name: str) -> str:
-    """A query stays behind the path."""
+    """The URL with a further path segment; its query stays at the end."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{name}"))
 
 
-def send_webhook(url: str, secret: str, alert: Alert, host: str, now: datetime) -> None:
-    body = webhook_body(alert, host, now)
-    post(url, body, {"Content-Type": "application/json", **signed_headers(secret, alert.message_id, body, now)})
+def by_webhook(settings: Settings, alerts: "Sequence[Alert]", now: datetime) -> "Iterator[Alert]":
+    """One message per alert. After the first failure the others are not tried: they would wait as long."""
+    url, secret = settings.alert_webhook_url, settings.alert_webhook_secret
+    if url is None or secret is None:
+        return
+    for alert in alerts:
+        body = webhook_body(alert, settings.host_name, now)
+        signed = signed_headers(secret.get_secret_value(), alert.message_id, body, now)
+        post(url.get_secret_value(), body, {"Content-Type": "application/json", **signed})
+        yield alert
 
 
-def webhook_body(alert: Alert, host: str, now: datetime) -> bytes:
+def webhook_body(alert: "Alert", host: str, now: datetime) -> bytes:
     data = {
         "fingerprint": alert.fingerprint,
         "kind": alert.kind,
@@ -89,17 +104,51 @@ def signed_headers(secret: str, message_id: str, body: bytes, now: datetime) -> 
 
 
 PORTS = {"smtp": 25, "smtps": 465}
-HERE = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def by_mail(settings: Settings, alerts: "Sequence[Alert]", now: datetime) -> "Iterator[Alert]":
+    """All alerts in one mail."""
+    if not settings.alert_mail_to:
+        return
+    sender = settings.alert_mail_from or default_sender(settings.host_name)
+    message = mail_message(alerts, sender, settings.alert_mail_to, settings.host_name, now)
+    send_mail(settings.alert_smtp_url.get_secret_value(), message)
+    yield from alerts
+
+
+def webhook_receiver(settings: Settings) -> str | None:
+    url = settings.alert_webhook_url
+    return None if url is None else host_of(url.get_secret_value())
+
+
+def mail_receiver(settings: Settings) -> str | None:
+    return f"to {', '.join(settings.alert_mail_to)}" if settings.alert_mail_to else None
+
+
+class Channel(NamedTuple):
+    send: "Callable[[Settings, Sequence[Alert], datetime], Iterator[Alert]]"  # yields those that were delivered
+    receiver: Callable[[Settings], str | None]  # for `mayfly doctor`; None if it is not configured
+
+
+CHANNELS = {"webhook": Channel(by_webhook, webhook_receiver), "mail": Channel(by_mail, mail_receiver)}
+
+
+def host_of(url: str) -> str:
+    """Without path and query, which may be secrets."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return f"at {host}" + (" (not encrypted)" if parts.scheme == "http" else "")
 
 
 def send_mail(url: str, message: EmailMessage) -> None:
-    """Encrypted where the server can; a password never goes over the network in the open."""
+    """Encrypted if the server supports it; a password is never sent in clear text to another machine."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     try:
         with closing(_connect(parts.scheme, host, port)) as server:
             if parts.username is not None:
-                if not (host in HERE or isinstance(server.sock, ssl.SSLSocket)):
+                if not (host in LOOPBACK or isinstance(server.sock, ssl.SSLSocket)):
                     raise Undelivered(f"{host} offers no encryption: the password was not sent")
                 server.login(unquote(parts.username), unquote(parts.password or ""))
             server.send_message(message)
@@ -113,9 +162,7 @@ def _connect(scheme: str, host: str, port: int) -> smtplib.SMTP:
         return smtplib.SMTP_SSL(host, port, timeout=timing().request_seconds, context=ssl.create_default_context())
     server = smtplib.SMTP(host, port, timeout=timing().request_seconds)
     server.ehlo()
-    if (
-        server.has_extn("starttls") and host not in HERE
-    ):  # on this machine nobody listens, and certificates are for others
+    if server.has_extn("starttls") and host not in LOOPBACK:  # no certificate is valid for localhost
         server.starttls(context=ssl.create_default_context())
         server.ehlo()
     return server
@@ -126,7 +173,7 @@ def default_sender(host: str) -> str:
 
 
 def mail_message(
-    alerts: Sequence[Alert], sender: str, receivers: Sequence[str], host: str, now: datetime
+    alerts: "Sequence[Alert]", sender: str, receivers: Sequence[str], host: str, now: datetime
 ) -> EmailMessage:
     message = EmailMessage()
     message["Subject"] = _printable(_subject(alerts))
@@ -135,20 +182,20 @@ def mail_message(
     message["Message-ID"] = f"<{alerts[0].message_id}@mayfly.invalid>"
     message["Auto-Submitted"] = "auto-generated"
     lines = [f"{_word(each)}: {each.kind}: {_printable(each.detail)}" for each in alerts]
-    message.set_content("\n\n".join([*lines, f"Told by Mayfly on {host}, once an hour at most for each of these."]))
+    message.set_content("\n\n".join([*lines, f"Sent by Mayfly on {host}, at most once an hour for each of these."]))
     return message
 
 
-def _subject(alerts: Sequence[Alert]) -> str:
+def _subject(alerts: "Sequence[Alert]") -> str:
     first = alerts[0]
     more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
     return f"[mayfly] {_word(first)}: {first.kind}: {first.subject}{more}"
 
 
-def _word(alert: Alert) -> str:
-    return "ALERT" if alert.state is AlertState.FIRING else "over"
+def _word(alert: "Alert") -> str:
+    return "ALERT" if alert.is_firing else "over"
 
 
 def _printable(text: str) -> str:
-    """On one line: what comes from a row must not become a head of the mail."""
+    """On one line: text from a row must not become a mail header."""
     return "".join(each if each.isprintable() else " " for each in text)

@@ -1,11 +1,13 @@
-"""What Prometheus is told, whoever asks: `mayfly metrics`, GET /metrics, or node_exporter by a file."""
+"""Values of the Prometheus metrics, for `mayfly metrics`, GET /metrics and node_exporter's textfile collector."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 
+from mayfly.admin.health import latency_targets
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
@@ -19,9 +21,9 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render_metrics(database: Database, settings: Settings) -> bytes:
-    """The text format of Prometheus."""
+    """In the text format of Prometheus."""
     try:
-        from mayfly.monitoring.prometheus import prometheus_text  # the only importer of prometheus_client
+        from mayfly.monitoring.prometheus import prometheus_text  # prometheus_client is an extra
     except ModuleNotFoundError as error:
         raise ExtraMissing("Metrics need prometheus_client", "metrics") from error
     return prometheus_text(
@@ -31,27 +33,36 @@ def render_metrics(database: Database, settings: Settings) -> bytes:
 
 @dataclass(frozen=True)
 class MetricValues:
-    """As they were at one time."""
+    """Read at one time."""
 
-    counters: Tally  # of all times, as the cycles are
+    counters: Tally  # since the first job, as the cycles are
     cycles: Sequence[CycleCounts]
     lanes: Sequence[LaneView]
     targets: Mapping[str, float]  # seconds
 
 
 def read_metric_values(connection: Connection, settings: Settings, now: datetime) -> MetricValues:
-    targets = {lane: each.latency_target for lane, each in settings.lanes.items()}
     return MetricValues(
         counters=read_counters(connection),
         cycles=read_cycles(connection),
         lanes=list_lanes(connection, settings, now),
-        targets={lane: target for lane, target in targets.items() if target is not None},
+        targets={lane: target.total_seconds() for lane, target in latency_targets(settings).items()},
     )
 
 
+def textfile_problem(path: Path) -> str | None:
+    """Why METRICS_TEXTFILE cannot be written, if so."""
+    if find_spec("prometheus_client") is None:
+        return str(ExtraMissing("Metrics need prometheus_client", "metrics"))
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        advice = "create that directory, writable for the user that runs the dispatcher"
+        return f"METRICS_TEXTFILE {path} cannot be written: {advice}."
+    return None
+
+
 def write_textfile(path: Path, text: bytes) -> None:
-    """Renamed into its place, so that nobody reads half of it; as readable as any other in that directory."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")  # no .prom at its end: not read
+    """Written beside it and renamed, so that no half file is read; readable for all."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")  # without .prom at its end node_exporter ignores it
     try:
         try:
             new.write_bytes(text)

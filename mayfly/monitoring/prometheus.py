@@ -1,4 +1,4 @@
-"""The figures as Prometheus's metrics. The only importer of prometheus_client."""
+"""Metric values in the text format of Prometheus. The only importer of prometheus_client."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -16,7 +16,7 @@ from mayfly.stats.totals import LOST_TOTALS
 
 CAPPED = f"counted to {MAX_COUNTED} at most"
 ALWAYS_SHOWN = ("done", "dead", "crashed", LOST_TOTALS)
-Samples = Iterable[tuple[Sequence[str], float]]  # the values of the labels, and the figure
+Samples = Iterable[tuple[Sequence[str], float]]  # label values and the sample
 
 
 def prometheus_text(figures: MetricValues) -> bytes:
@@ -36,14 +36,16 @@ class _Collector(Collector):
 
 
 def of_jobs(counters: Tally) -> Iterator[Metric]:
-    """What alert rules ask for is there from the start: Prometheus sees no increase in a figure that is new."""
+    """Series of alert rules exist from the start: Prometheus sees no increase when a series appears."""
     types = _by_type(counters)
     known = {(*key, outcome): 0 for key in types for outcome in ALWAYS_SHOWN}
     jobs = sorted((known | {key: count.jobs for key, count in counters.items()}).items())
     settled = [(key, number) for key, number in jobs if key[2] != LOST_TOTALS]
     lost = [(key[:2], number) for key, number in jobs if key[2] == LOST_TOTALS]
     yield _counter("mayfly_jobs", "Jobs settled.", ["lane", "type", "outcome"], settled)
-    yield _counter("mayfly_leases_lost", "Jobs that another runner owned when they ended.", ["lane", "type"], lost)
+    yield _counter(
+        "mayfly_leases_lost", "Jobs taken over by another runner before they ended.", ["lane", "type"], lost
+    )
     durations = {key: count.durations for key, count in types.items()}
     yield _histogram("mayfly_job_duration_seconds", "How long handlers took, successful or not.", durations)
     waits = {key: count.waits for key, count in types.items()}
@@ -66,7 +68,7 @@ def of_lanes(lanes: Sequence[LaneView], targets: Mapping[str, float]) -> Iterato
     yield by_lane("mayfly_dead_jobs", f"Jobs that are dead, {CAPPED}.", lambda lane: lane.dead.number)
     waiting = "How long the oldest due job has waited."
     yield by_lane("mayfly_oldest_wait_seconds", waiting, lambda lane: lane.wait_seconds or 0.0)
-    yield by_lane("mayfly_workers", "Runners whose end nobody has seen yet.", lambda lane: lane.runners)
+    yield by_lane("mayfly_workers", "Runners alive, or with an unrecorded end.", lambda lane: lane.runners)
     yield by_lane("mayfly_lane_paused", "1 while the lane is paused.", lambda lane: bool(lane.paused))
     yield _gauge("mayfly_latency_target_seconds", "LATENCY_TARGET of the lane.", "lane", targets)
 
@@ -82,8 +84,8 @@ def of_cycles(cycles: Iterable[CycleCounts]) -> Iterator[Metric]:
     endings = [((host, ending), number) for host, each in hosts.items() for ending, number in _endings(each)]
     yield _counter("mayfly_workers_ended", "Runners that ended, and how.", ["host", "ending"], endings)
     for name, words, figure in (
-        ("mayfly_jobs_rescued", "Jobs taken back from runners that were gone.", "rescued"),
-        ("mayfly_deadlocks_retried", "Transactions run again after a deadlock or its kind.", "repeated"),
+        ("mayfly_jobs_rescued", "Jobs released from lost runners.", "rescued"),
+        ("mayfly_deadlocks_retried", "Transactions repeated after a deadlock or a similar error.", "repeated"),
         ("mayfly_rows_pruned", "Old rows deleted.", "pruned"),
     ):
         yield _counter(name, words, ["host"], [([host], getattr(each, figure)) for host, each in hosts.items()])
@@ -125,7 +127,7 @@ def _gauge(name: str, words: str, label: str, values: Mapping[str, float]) -> Me
 
 
 def _histogram(name: str, words: str, histograms: Mapping[tuple[str, str], Mapping[int, int]]) -> Metric:
-    """Without a sum, which nobody has added up. The last bucket has no bound: what took longer is in it too."""
+    """Without a sum, which is not recorded. The last bucket has no upper bound."""
     family = Metric(name, words, "histogram")
     bounds = [*(f"{bound / 1000:g}" for bound in BOUNDS[:-1]), "+Inf"]
     for (lane, type_name), buckets in histograms.items():

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: of cycles, claims and jobs. With mayfly/queue/insert.py, all that knows of it."""
+"""OpenTelemetry spans of cycles, claims and jobs."""
 
 import hashlib
 import logging
@@ -23,7 +23,7 @@ from opentelemetry.trace import (
 from mayfly.errors import Undelivered
 from mayfly.settings import Settings
 
-SECONDS = 1.0  # for an answer of the collector's
+EXPORT_TIMEOUT_SECONDS = 1.0
 NANOSECONDS = 1_000_000_000
 NOWHERE = Context()
 
@@ -34,13 +34,13 @@ def provider_for(settings: Settings, ids: IdGenerator | None = None) -> TracerPr
 
 
 def exporter_for(settings: Settings) -> OTLPSpanExporter:
-    """The headers, compression and certificates are the exporter's own affair: OTEL_EXPORTER_OTLP_…."""
+    """Headers, compression and certificates come from OTEL_EXPORTER_OTLP_… variables."""
     endpoint = (settings.otlp_endpoint or "").rstrip("/")
-    return OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces", timeout=SECONDS)
+    return OTLPSpanExporter(endpoint=f"{endpoint}/v1/traces", timeout=EXPORT_TIMEOUT_SECONDS)
 
 
 def cycle_context(settings: Settings, cycle_id: int) -> SpanContext:
-    """Known to runners before the span itself is written: made of what they know of the cycle."""
+    """Derived from host and cycle, so that runners can refer to the span before it is written."""
     digest = hashlib.sha256(f"{settings.host_name} {cycle_id}".encode()).digest()
     trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
     return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
@@ -53,10 +53,10 @@ def within(context: SpanContext) -> Context:
 def export_cycle(
     settings: Settings, cycle_id: int, ended_at: datetime, seconds: float, facts: Mapping[str, str | int]
 ) -> None:
-    """At its end, whole; raises Undelivered if the collector did not take it."""
-    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # what it prints, cron would mail every minute
-    provider = provider_for(settings, _Known(cycle_context(settings, cycle_id)))
-    exporter = _Heard(exporter_for(settings))
+    """After the cycle has ended. Raises Undelivered if the collector did not accept it."""
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # cron would mail its output every minute
+    provider = provider_for(settings, _FixedIds(cycle_context(settings, cycle_id)))
+    exporter = _ResultExporter(exporter_for(settings))
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     end = int(ended_at.timestamp() * NANOSECONDS)
     attributes = {f"mayfly.{name}": value for name, value in facts.items()}
@@ -66,25 +66,25 @@ def export_cycle(
         span.set_status(Status(StatusCode.ERROR, f"exit code {facts['exit_code']}"))
     span.end(end)
     provider.shutdown()
-    if not exporter.was_taken:
-        raise Undelivered("the collector at OTLP_ENDPOINT did not take the cycle's span")
+    if not exporter.was_accepted:
+        raise Undelivered("the collector at OTLP_ENDPOINT did not accept the cycle's span")
 
 
-class _Heard(SpanExporter):
-    """Remembers the answer, which nobody else asks for."""
+class _ResultExporter(SpanExporter):
+    """Keeps the result of the export, which the SDK drops."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
-        self.was_taken = True
+        self.was_accepted = True
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
-        self.was_taken = result is SpanExportResult.SUCCESS
+        self.was_accepted = result is SpanExportResult.SUCCESS
         return result
 
 
-class _Known(IdGenerator):
-    """Gives out what others already refer to."""
+class _FixedIds(IdGenerator):
+    """The ids that runners already refer to."""
 
     def __init__(self, context: SpanContext) -> None:
         self._context = context

@@ -1,6 +1,42 @@
-"""The exit codes of every Mayfly process, one meaning each."""
+"""The exit codes of every Mayfly process, and how a command turns an error into one of them."""
 
-SUCCESS = 0  # nothing to do, or all of it done; a failed job is the job's matter, not the process's
+import sys
+from typing import TYPE_CHECKING
+
+from mayfly.errors import MayflyError, UsageError
+
+if TYPE_CHECKING:
+    import click
+
+SUCCESS = 0  # nothing to do, or all of it done; a failed job does not change the exit code
 ERROR = 1  # the database, a handler module, or a process that crashed
 TIMEOUT = 2  # a guard interrupted a job
 USAGE = 64  # wrong options or settings (EX_USAGE; click's own 2 would look like a timeout)
+
+
+def report_error(error: MayflyError) -> int:
+    """Print the sentence of an error instead of a traceback; the exit code that belongs to it."""
+    print_error(str(error))
+    return USAGE if isinstance(error, UsageError) else ERROR
+
+
+def print_error(text: str) -> None:
+    if sys.stderr is not None:  # None if the parent process had closed it
+        sys.stderr.write(f"{text}\n")
+
+
+def run_command(command: "click.Command", program: str, context: object = None) -> None:
+    """Run a click command, which may ask for `context` as click's obj; its return value is the exit code."""
+    import click  # here: a dispatcher without options, the most frequent process, does without it
+
+    try:
+        code = command.main(prog_name=program, standalone_mode=False, obj=context)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(USAGE)
+    except click.Abort:
+        click.echo("Aborted.", err=True)
+        sys.exit(ERROR)
+    except MayflyError as error:
+        sys.exit(report_error(error))
+    sys.exit(code if isinstance(code, int) else SUCCESS)

@@ -1,20 +1,22 @@
-"""Where a process lives, told so that its death can be known for certain: host, machine, pid, start time."""
+"""Which process on which host: pid with start time, host name with boot. Enough to know for certain that it is dead.
+
+NamedTuples, because every minute imports this and importing dataclasses costs more than all the rest here.
+"""
 
 import os
 import select
 import signal
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 PAGE_SIZE = os.sysconf("SC_PAGE_SIZE")
-KILL_SECONDS = 5.0  # more than the kernel needs, unless the disk hangs
+KILL_TIMEOUT_SECONDS = 5.0  # more than the kernel needs, unless the disk hangs
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process of this machine. A pid alone is reused; with its start time it is not."""
+class Process(NamedTuple):
+    """A process of this machine. A pid alone is reused; together with the start time it is not."""
 
     pid: int
     started: int  # clock ticks since boot
@@ -23,14 +25,14 @@ class Process:
     def is_alive(self) -> bool:
         return start_time(self.pid) == self.started
 
-    def tell(self, number: signal.Signals) -> bool:
-        """Send a signal to this process and to none that has its number since; whether it was there."""
+    def send_signal(self, number: signal.Signals) -> bool:
+        """Signal this process and never a later one with the same pid; False if it is gone."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except OSError:
             return False
         try:
-            if not self.is_alive:  # looked at after it was opened: it is the one that the signal goes to
+            if not self.is_alive:  # checked after opening: the pidfd belongs to the process that was checked
                 return False
             signal.pidfd_send_signal(pidfd, number)
         except OSError:
@@ -40,7 +42,7 @@ class Process:
         return True
 
     def has_ended_within(self, seconds: float) -> bool:
-        """Wait for its end. Who is no child of ours is known to have ended by the kernel's own word."""
+        """Wait for its exit; works for processes that are not children of this one."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except OSError:
@@ -51,22 +53,21 @@ class Process:
             os.close(pidfd)
 
     def end(self) -> None:
-        """Kill it, and wait for that. `end_group` is for what it leaves."""
-        if self.tell(signal.SIGKILL):
-            self.has_ended_within(KILL_SECONDS)
+        """Kill it and wait for its exit. What it started is left to `end_group`."""
+        if self.send_signal(signal.SIGKILL):
+            self.has_ended_within(KILL_TIMEOUT_SECONDS)
 
     def end_group(self) -> None:
-        """End what a dead process left running. Its number is given to nobody else while one of its group lives."""
+        """Kill what a dead process left running. Its pid is not reused while a process of its group is alive."""
         if start_time(self.pid) is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
 
-@dataclass(frozen=True)
-class Host:
-    """A host by its name, and the boot and process namespace in which its pids mean something."""
+class Host(NamedTuple):
+    """A host by its name, with the boot and the process namespace in which its pids are valid."""
 
-    host: str
+    name: str
     machine: str
 
 
@@ -79,17 +80,17 @@ def this_process() -> Process:
 
 
 def start_time(pid: int) -> int | None:
-    """None when there is no such process, or only its zombie."""
+    """None if there is no such process, or only its zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    state, *rest = stat[stat.rindex(b")") + 2 :].split()  # the name before it may hold spaces and brackets
+    state, *rest = stat[stat.rindex(b")") + 2 :].split()  # the name before it may contain spaces and brackets
     return None if state in (b"Z", b"X") else int(rest[18])
 
 
 def resident_bytes(pid: int) -> int:
-    """The memory that it uses; 0 when it is gone."""
+    """The memory in use; 0 if the process is gone."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * PAGE_SIZE
     except OSError:

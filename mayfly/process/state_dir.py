@@ -17,14 +17,14 @@ MAX_NAME_LENGTH = 200  # file systems take 255
 
 
 def state_dir(settings: "Settings") -> Path:
-    """Where it is; nothing is created. Named after host and database: two installations never meet here."""
+    """Its path; nothing is created. Named after host and database: each installation has its own."""
     database = mask_password(without_password(settings.database_url.get_secret_value()))
     name = quote(f"{settings.host_name} {database}", safe="@:+=")
     return _base(settings) / (name if len(name) <= MAX_NAME_LENGTH else _digest(name))
 
 
 def open_state_dir(settings: "Settings") -> Path:
-    """Create it if need be, and refuse one that somebody else could have laid out for us."""
+    """Create it if need be; refuse one that another user could have prepared."""
     base = _base(settings)
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)

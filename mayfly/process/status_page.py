@@ -1,4 +1,4 @@
-"""The page on which a runner writes what it is doing, shared with the dispatcher and readable after its death."""
+"""The status page of a runner: which jobs it runs. Shared with the dispatcher, and readable after a crash."""
 
 import mmap
 import os
@@ -14,7 +14,7 @@ SIZE = 6 * 4096
 _HEADER = struct.Struct("=4sidQQQQQQQ")
 _SLOT = struct.Struct("=qdd")  # job id, started (monotonic), its own timeout or 0
 _MAGIC = b"mfly"
-SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # so many jobs can run at once in one runner
+SLOTS = (SIZE - _HEADER.size) // _SLOT.size  # the most jobs that can run at once in one runner
 FREE_SLOT = 0  # the id in a slot that is free
 
 _WORD = 8
@@ -31,7 +31,7 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class RunnerStatus:
-    """What stood on a page."""
+    """What a status page says."""
 
     running: tuple[RunningJob, ...] = ()
     hard_deadline: float = 0.0  # after this the process ends itself from C, whatever the handler does
@@ -40,8 +40,8 @@ class RunnerStatus:
     busy_ms: float = 0.0
     sliced: int = 0  # jobs that go on in the next cycle
     deferred: int = 0  # jobs that wait for a runner with more time
-    too_large: int = 0  # bytes for which its keeper has killed it
-    repeats: int = 0  # transactions that had to be run again: deadlocks and their kind
+    too_large: int = 0  # bytes of memory for which its lease keeper has killed it
+    repeats: int = 0  # transactions that had to be run again: deadlocks and the like
 
     def running_job(self, job_id: int) -> RunningJob | None:
         return next((each for each in self.running if each.job_id == job_id), None)
@@ -50,8 +50,8 @@ class RunnerStatus:
 class StatusPage:
     """A small file in memory. Written by one runner, without locks: each field is set before it matters.
 
-    Word by word, each in one store: struct.pack_into would first fill the place with zeros, and whoever looks or
-    kills at that moment would find a runner that does nothing.
+    Each word is written in one store: struct.pack_into would fill it with zeros first, and a dispatcher that reads
+    the page or kills the runner at that moment would find no running job.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,7 +59,7 @@ class StatusPage:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             os.ftruncate(descriptor, SIZE)
-            os.posix_fallocate(descriptor, 0, SIZE)  # where there is no room, the first write would be a SIGBUS
+            os.posix_fallocate(descriptor, 0, SIZE)  # without room in memory, the first write would raise SIGBUS
             self._memory = mmap.mmap(descriptor, SIZE)
         except OSError as error:
             raise StateDirUnsafe(path.parent, f"cannot be used: {error.strerror}") from error
@@ -69,14 +69,14 @@ class StatusPage:
         self._integers, self._reals, self._halves = bytes_.cast("q"), bytes_.cast("d"), bytes_.cast("i")
         self._views = (self._integers, self._reals, self._halves, bytes_)
         self._free = list(reversed(range(SLOTS)))
-        self._slots: dict[int, tuple[int, float]] = {}  # of each running job: where it stands, and when it started
+        self._slots: dict[int, tuple[int, float]] = {}  # by id of a running job: its slot, and when it started
         self._done = self._failed = self._used = 0
         self._busy = 0.0
         self._memory[len(_MAGIC) :] = bytes(SIZE - len(_MAGIC))
         self._memory[: len(_MAGIC)] = _MAGIC
 
     def start(self, job_id: int, now: float, timeout: float | None) -> None:
-        """The id last: never is a job named that is not described, nor one hidden whose handler runs."""
+        """The id is written last: its slot is complete then, and the handler does not run before."""
         slot = self._free.pop()
         self._slots[job_id] = slot, now
         if slot >= self._used:
@@ -101,15 +101,15 @@ class StatusPage:
         self._integers[4] = int(self._busy * 1e6)
 
     def window_of(self, job_id: int) -> RunningJob | None:
-        """When a job of this process began, and its own limit; None for one that is settled."""
+        """When a job of this process started, and its own timeout; None if it is not running."""
         found = self._slots.get(job_id)
         if found is None:
             return None
         slot, started = found
         return RunningJob(job_id, started, self._reals[_FIRST_SLOT + slot * _WORDS_A_SLOT + 2] or None)
 
-    def acquit(self) -> None:
-        """Whatever ends this process now, no running job is to blame for it."""
+    def clear_running(self) -> None:
+        """Clear the running jobs: none of them is the cause if this process ends now."""
         for slot, _started in self._slots.values():
             self._integers[_FIRST_SLOT + slot * _WORDS_A_SLOT] = FREE_SLOT
 
@@ -124,12 +124,12 @@ class StatusPage:
         self._reals[1] = hard_deadline
 
     def note_too_large(self, memory: int) -> None:
-        """By a keeper, before it kills the runner: nobody else may see why that ended."""
+        """Written by a lease keeper before it kills the runner: the reason is known nowhere else."""
         self._integers[6] = memory
 
     @property
     def hard_deadline(self) -> float:
-        """Alone, because the dispatcher looks at it four times a second."""
+        """Without parsing the page: the dispatcher reads it four times a second."""
         return self._reals[1]
 
     def read(self) -> RunnerStatus:
@@ -142,7 +142,7 @@ class StatusPage:
 
 
 def read_status_page(path: Path) -> RunnerStatus | None:
-    """What a dead runner left; None where there is no page, or no whole one."""
+    """The page of a dead runner; None if there is none, or an incomplete one."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -14,7 +14,7 @@ from mayfly.db.dialects import utc_from_driver
 from mayfly.errors import StaleClaim
 from mayfly.fleet.runners import OUTSIDE, is_outside
 from mayfly.job import Job, cancel_request
-from mayfly.monitoring.on_dead import Announce
+from mayfly.monitoring.hooks import Announce
 from mayfly.queue.claim import Claimant, claim, jobs_from
 from mayfly.queue.count import count_in
 from mayfly.queue.outcome import RELEASED, Outcome, OutcomeKind, Settlement, Settler

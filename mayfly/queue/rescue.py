@@ -70,7 +70,7 @@ def expired_jobs(connection: Connection, lanes: Sequence[str], now: datetime) ->
 
 def is_dead(runner: LiveRunner, here: Host, now: datetime) -> bool:
     """On this machine a process is there or not. Of another host's only the lease can tell."""
-    if runner.place == here:
+    if runner.host == here:
         return not runner.process.is_alive
     return runner.lease_until <= now
 

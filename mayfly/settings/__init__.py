@@ -10,10 +10,10 @@ from mayfly.settings.values import LaneSettings, ResolvedLane, Settings
 
 if TYPE_CHECKING:
     from mayfly.settings.loading import Loaded, Origin, load
-    from mayfly.settings.snapshot import load_settings, load_without_warnings
+    from mayfly.settings.snapshot import load_settings, load_with_warnings
 
 __all__ = [
-    "LaneSettings", "Loaded", "Origin", "ResolvedLane", "Settings", "load", "load_settings", "load_without_warnings",
+    "LaneSettings", "Loaded", "Origin", "ResolvedLane", "Settings", "load", "load_settings", "load_with_warnings",
 ]  # fmt: skip
 
 
@@ -21,7 +21,7 @@ def __getattr__(name: str) -> object:
     """Imported on first use: loading imports pydantic, and snapshot imports modules that import this package."""
     if name not in __all__:
         raise AttributeError(f"module 'mayfly.settings' has no attribute {name!r}")
-    if name in ("load_settings", "load_without_warnings"):
+    if name in ("load_settings", "load_with_warnings"):
         from mayfly.settings import snapshot
 
         return getattr(snapshot, name)

@@ -273,8 +273,8 @@ class LaneOnlyModel(BaseModel, frozen=True, extra="forbid", hide_input_in_errors
     )
     on_doubt: Annotated[Literal["hold", "resend"] | None, _one_of("hold", "resend")] = Field(
         None,
-        description="what handlers of this lane do when [it is unknown](mail.md#doubt) whether something that cannot "
-        "be undone has happened; each handler has its own default",
+        description="what handlers of this lane do when [it is unknown](../handlers/mail/README.md#doubt) "
+        "whether something that cannot be undone has happened; each handler has its own default",
     )
 
 

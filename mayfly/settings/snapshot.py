@@ -13,7 +13,7 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,16 +46,13 @@ def load_settings() -> Settings:
     return read_snapshot(os.environ) or _load().settings
 
 
-def load_without_warnings() -> Settings | None:
-    """None where something is wrong or doubtful: load() says what."""
+def load_with_warnings() -> tuple[Settings, Sequence[str]]:
+    """Like load_settings, with the warnings of load(); settings with warnings have no snapshot."""
     settings = read_snapshot(os.environ)
     if settings is not None:
-        return settings
-    try:
-        loaded = _load()
-    except SettingsError:
-        return None
-    return None if loaded.warnings else loaded.settings
+        return settings, ()
+    loaded = _load()
+    return loaded.settings, loaded.warnings
 
 
 def _load() -> "Loaded":

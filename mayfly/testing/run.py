@@ -17,7 +17,7 @@ from mayfly.db.database import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job, RareFields, checkpoint_text
-from mayfly.monitoring.on_dead import announcer
+from mayfly.monitoring.hooks import announcer
 from mayfly.queue.count import find_lanes
 from mayfly.queue.followups import BufferedJob, write_buffered
 from mayfly.queue.insert import JobValidator

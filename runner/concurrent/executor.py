@@ -295,7 +295,7 @@ class ConcurrentBatch:
         try:
             self._work()
         except MayflyError:  # the database is gone, say: what runs here cannot be settled, and is not to blame
-            self._batches.invoker.page.acquit()
+            self._batches.invoker.page.clear_running()
             raise
         self._guard.relax_beside()
         self._batches.tell_completed(self._report)

@@ -17,7 +17,7 @@ import psutil
 from rich.console import Console
 from rich.status import Status
 
-from mayfly.process import command_line, exits
+from mayfly.process import exits
 from scripts.benchmark.benchmarks import BENCHMARKS
 from scripts.benchmark.engines import ENGINES
 from scripts.benchmark.figures import (
@@ -176,4 +176,4 @@ def _conditions(records: Sequence[Record]) -> str:
 
 def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # stop the servers on SIGTERM too
-    command_line.run_command(command, "scripts/bench")
+    exits.run_command(command, "scripts/bench")

@@ -18,7 +18,7 @@ FIGURES = {
     "invoices": "SELECT COUNT(*) FROM app_invoices",
     "prospects": "SELECT COUNT(*) FROM app_prospects WHERE merged_into IS NULL",
     "prospects that were somebody else": "SELECT COUNT(*) FROM app_prospects WHERE merged_into IS NOT NULL",
-    "calls of the language model": "SELECT COUNT(*) FROM app_llm_traces",
+    "calls of the language model": "SELECT COUNT(*) FROM app_llm_calls",
     "boards nudged": "SELECT COUNT(*) FROM app_nudges WHERE state = 'posted'",
     "hours and days added up": "SELECT COUNT(*) FROM app_metric_rollups WHERE span <> 'minute'",
 }

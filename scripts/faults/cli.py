@@ -19,7 +19,7 @@ from typing import Any
 
 import click
 
-from mayfly.process import command_line, exits
+from mayfly.process import exits
 from mayfly.schema.migrations import migrate
 from scripts.faults import audit, network
 from scripts.faults.check import Change, Evidence, JobState, violations
@@ -228,4 +228,4 @@ def _utc(value: Any) -> datetime:
 
 
 def main() -> None:
-    command_line.run_command(command, "scripts/torture")
+    exits.run_command(command, "scripts/torture")

@@ -11,6 +11,7 @@ from sqlalchemy.pool import NullPool
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.settings import load_settings
+from tests.app_package import NAME, write_app_package
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +52,11 @@ def app(migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     use_app(opened)
     yield opened
     opened.database.close()
+
+
+@pytest.fixture
+def app_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of an importable package with migrations of its own."""
+    monkeypatch.syspath_prepend(str(write_app_package(tmp_path)))
+    monkeypatch.delitem(sys.modules, NAME, raising=False)  # of an earlier test, whose files are gone
+    return NAME

@@ -7,21 +7,20 @@ from typing import Any
 
 import pytest
 
+from mayfly.admin.fleet import DAY, STALE_AFTER
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.fleet.runners import EndedRunner, close_runner
 from mayfly.monitoring import alerts
 from mayfly.monitoring.alerts import (
-    HOST_FORGOTTEN_AFTER,
-    HOST_SILENT_AFTER,
     KEEP_RESOLVED,
     LEASE,
     REPEAT_AFTER,
     Alert,
     AlertKind,
     AlertState,
-    Symptom,
+    Incident,
     detect,
     load_alerts,
 )
@@ -37,7 +36,7 @@ from tests.factories import NOON, insert_row, insert_rows
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)
 DIES = Outcome(Outcomes.DEAD, error="no such customer\n…", fingerprint="f1", attempt_ending=Outcomes.FAILED)
 FAILS = Outcome(Outcomes.FAILED, error="timeout", fingerprint="f2", attempt_ending=Outcomes.FAILED)
-LATE = Symptom(AlertKind.LATE, "mail", "the oldest job waits", NOON)
+LATE = Incident(AlertKind.LATE, "mail", "the oldest job waits", NOON)
 
 
 @pytest.fixture
@@ -45,7 +44,7 @@ def plain(tmp_path: Path) -> Settings:
     return load({"MAYFLY_HOME": str(tmp_path), "LANES__MAIL__LATENCY_TARGET": "5m"}).settings
 
 
-def found(database: Database, settings: Settings, later: timedelta = timedelta(0)) -> list[Symptom]:
+def found(database: Database, settings: Settings, later: timedelta = timedelta(0)) -> list[Incident]:
     now = database.clock.now() + later
     return database.read(lambda connection: detect(connection, settings, now))
 
@@ -122,7 +121,7 @@ def test_a_lane_whose_target_has_passed_is_late(database: Database, plain: Setti
     [symptom] = found(database, plain)
 
     assert (symptom.kind, symptom.subject) == (AlertKind.LATE, "mail")
-    assert symptom.detail == "the oldest job of lane mail waits for 6 min, and should for 5 min at most"
+    assert symptom.detail == "The oldest due job of lane mail has waited for 6 min; the target is 5 min."
 
 
 def test_a_lane_that_is_paused_is_not_late(database: Database, plain: Settings) -> None:
@@ -136,7 +135,7 @@ def test_a_lane_that_is_paused_is_not_late(database: Database, plain: Settings) 
 
 @pytest.mark.parametrize(
     ("age", "is_silent"),
-    [(HOST_SILENT_AFTER - SECOND, False), (HOST_SILENT_AFTER + SECOND, True), (HOST_FORGOTTEN_AFTER + SECOND, False)],
+    [(STALE_AFTER - SECOND, False), (STALE_AFTER + SECOND, True), (DAY + SECOND, False)],
 )
 def test_a_host_whose_cycles_stay_away_is_silent(
     database: Database, plain: Settings, age: timedelta, is_silent: bool
@@ -154,7 +153,7 @@ def test_a_host_whose_cycles_stay_away_is_silent(
 def test_an_alert_is_kept_as_it_is_found(database: Database) -> None:
     """First, last, how often; and that it is over."""
     note(database, [LATE], NOON)
-    note(database, [Symptom(AlertKind.LATE, "mail", "still", NOON + MINUTE, times=2)], NOON + MINUTE)
+    note(database, [Incident(AlertKind.LATE, "mail", "still", NOON + MINUTE, times=2)], NOON + MINUTE)
     note(database, [], NOON + 2 * MINUTE)
 
     [alert] = database.read(load_alerts)
@@ -220,13 +219,13 @@ def test_what_is_long_over_is_forgotten(database: Database) -> None:
 
 def test_a_long_name_and_a_long_reason_are_kept(database: Database) -> None:
     """A type has 64 letters at most, and an error as many as it likes."""
-    note(database, [Symptom(AlertKind.DEAD, "ß" * 300, "€" * 70_000, NOON)], NOON)
+    note(database, [Incident(AlertKind.DEAD, "ß" * 300, "€" * 70_000, NOON)], NOON)
 
     [alert] = database.read(load_alerts)
     assert (alert.subject, len(alert.detail)) == ("ß" * 190, 70_000)
 
 
-def note(database: Database, symptoms: list[Symptom], now: Any) -> list[Alert]:
+def note(database: Database, symptoms: list[Incident], now: Any) -> list[Alert]:
     return database.run(lambda connection: alerts.record_changes(connection, symptoms, now))
 
 

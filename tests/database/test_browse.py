@@ -91,7 +91,7 @@ def test_times_of_plain_sql_are_paged_exactly(database: Database) -> None:
 @sqlite_only
 def test_times_of_plain_sql_are_dealt_with_in_slices(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """No job is left out because its time has fewer digits than ours."""
-    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 2)
+    monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 2)
     for _ in range(5):
         insert = "INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{}', '2026-05-04 12:00:00')"
         run_sql(database, insert)
@@ -201,7 +201,7 @@ def test_text_is_found_in_payloads_errors_and_keys(database: Database) -> None:
 def test_a_position_that_no_page_gave_is_a_sentence(database: Database, after: str) -> None:
     insert_row(database)
 
-    with pytest.raises(BadField, match="must be what the page before has given as next"):
+    with pytest.raises(BadField, match="must be the `next` of the previous page"):
         page_of(database, JobFilter(lane="default"), after=after)
 
 
@@ -210,7 +210,7 @@ def test_a_position_beyond_all_numbers_is_one_too(database: Database, after: str
     """Of the whole table, whose positions are numbers alone."""
     insert_row(database)
 
-    with pytest.raises(BadField, match="must be what the page before has given as next"):
+    with pytest.raises(BadField, match="must be the `next` of the previous page"):
         page_of(database, after=after)
 
 
@@ -267,7 +267,7 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mayfly.admin.lanes.MAX_COUNTED", 3)
-    monkeypatch.setattr("mayfly.admin.lanes.COUNTED_AT_LEAST", 3)
+    monkeypatch.setattr("mayfly.admin.lanes.MIN_CAP", 3)
     insert_rows(database, 5)
     insert_rows(database, 3, lane="mail")
 
@@ -311,9 +311,9 @@ def insert_cycle(database: Database, at: datetime, host: str, exit_code: int = 0
     ("minutes", "exit_code", "paused", "expected", "complaint"),
     [
         (1, 0, False, 0, None),
-        (1, 1, False, 1, "The last cycle of b ended with code 1: see its log."),
+        (1, 1, False, 1, "The last cycle of host b ended with code 1: see its log."),
         (1, 0, True, 1, "Lane mail is paused."),
-        (5, 0, False, 1, "The last cycle of b began 5 min ago: is cron running there?"),
+        (5, 0, False, 1, "The last cycle of host b began 5 min ago: is cron running there?"),
     ],
 )
 def test_a_status_says_whether_all_is_well(
@@ -329,8 +329,8 @@ def test_a_status_says_whether_all_is_well(
 
     found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
 
-    assert (found.exit_code, list(found.complaints())) == (expected, [complaint] if complaint else [])
-    assert [(host.host, host.last.duration_ms) for host in found.hosts] == [("a", 80), ("b", 80)]
+    assert (found.exit_code, [each.text for each in found.problems]) == (expected, [complaint] if complaint else [])
+    assert [(host.host, host.last.duration_ms) for host in found.snapshot.hosts] == [("a", 80), ("b", 80)]
 
 
 @pytest.mark.parametrize("hours", [None, 1, 30])
@@ -343,7 +343,7 @@ def test_a_status_without_cycles_lately_is_2(database: Database, tmp_path: Path,
     found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
 
     assert found.exit_code == 2
-    assert len(list(found.complaints())) == 1
+    assert len(found.problems) == 1
 
 
 def test_cycles_and_deeds_are_paged_by_their_ids(database: Database) -> None:
@@ -400,7 +400,7 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
 
 def test_the_dead_of_one_lane_are_grouped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them, where there are very many."""
-    monkeypatch.setattr("mayfly.admin.dead.MAX_ROWS_READ", 3)
+    monkeypatch.setattr("mayfly.admin.jobs.MAX_DEAD_READ", 3)
     for _ in range(5):
         insert_dead(database, "mail", "aaaa", lane="a")
         insert_dead(database, "mail", "bbbb", lane="b")
@@ -436,7 +436,7 @@ def test_one_job_is_told_with_everything(database: Database, tmp_path: Path) -> 
 
     found = view(database, tmp_path, job_id)
 
-    assert (found.row["payload"], found.row["progress"]["done"]) == ({"to": "ann"}, 1)
+    assert (found.row.payload, found.row.progress["done"]) == ({"to": "ann"}, 1)
     assert [each.fingerprint for each in found.attempts] == ["aaaa", "bbbb"]
     assert found.batch is not None
     assert (found.batch.jobs, found.batch.by_status) == (CappedCount(2), {"pending": 1, "done": 1})
@@ -451,7 +451,7 @@ def test_a_payload_that_cannot_be_read_is_shown_as_it_is(database: Database, tmp
     deep = '{"a": ' + "[" * 20 + "]" * 20 + "}"
     change_job(database, job_id, payload=deep)
 
-    assert view(database, tmp_path, job_id).row["payload"]["a"] is not None
+    assert view(database, tmp_path, job_id).row.payload["a"] is not None
 
 
 def test_an_unknown_job_is_a_sentence(database: Database, tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
 
 def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """By id, by group and by filter, with others of the same time between them."""
-    monkeypatch.setattr("mayfly.admin.bulk.ROWS_PER_SLICE", 3)
+    monkeypatch.setattr("mayfly.admin.actions.ROWS_PER_SLICE", 3)
     run_at = database.clock.now()
     by_id = insert_rows(database, 8)
     insert_rows(database, 8, group_key="g", lane="grouped")
@@ -177,7 +177,7 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
 def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more than is counted stands for any number above."""
     assert MAX_MATCHING_COUNTED > 1
-    monkeypatch.setattr("mayfly.admin.bulk.MAX_MATCHING_COUNTED", 3)
+    monkeypatch.setattr("mayfly.admin.actions.MAX_MATCHING_COUNTED", 3)
     insert_rows(database, 5)
     insert_rows(database, 5, lane="mail")
 
@@ -199,11 +199,11 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"ids": (0,)}, "id=0: must be a whole number above 0"),
-        ({"ids": (2**63,)}, "must be a whole number above 0"),
-        ({"ids": ("12",)}, "id='12': must be a whole number above 0"),
+        ({"ids": (0,)}, "id=0: must be a positive integer"),
+        ({"ids": (2**63,)}, "must be a positive integer"),
+        ({"ids": ("12",)}, "id='12': must be a positive integer"),
         ({"ids": (True,)}, "id=True"),
-        ({"lane": "\x00"}, "must be a text that every database can hold"),
+        ({"lane": "\x00"}, "must be text without NUL or unpaired surrogates"),
         ({"group_key": 7}, "group_key=7"),
         ({"lane": "mail", "status": "done"}, "status='done': must be one of pending, processing"),
     ],

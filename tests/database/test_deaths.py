@@ -3,7 +3,7 @@
 import pytest
 
 from mayfly.db.database import Database
-from mayfly.monitoring.on_dead import announcer, read_dead
+from mayfly.monitoring.hooks import announcer, read_dead
 from mayfly.queue.outcome import OutcomeKind, Snooze
 from mayfly.settings import load_settings
 from tests.database.factories import change_job, claim_jobs, rows_of

@@ -13,9 +13,8 @@ from sqlalchemy import bindparam, text
 from mayfly.admin import jobs, lanes
 from mayfly.admin.actions import CANCEL
 from mayfly.admin.filters import JobFilter, Range, past, ranges
-from mayfly.admin.job import relatives_statement
-from mayfly.admin.jobs import OPEN
-from mayfly.admin.why import before_statement
+from mayfly.admin.job import before_statement, relatives_statement
+from mayfly.admin.jobs import ALL_STATUSES
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.db.dialects import Values
@@ -231,7 +230,7 @@ def test_a_slice_to_cancel_is_read_along_the_claim_index(crowded: Database) -> N
     after = between_two(crowded.clock.now() + timedelta(minutes=1))
     [found, *_] = [each for each in ranges_of(crowded, JobFilter(lane="default")) if "priority = 1" in each.where]
 
-    look = explained(crowded, found.statement(goes_on=True), found.given(1000, (after, 0)))
+    look = explained(crowded, found.statement(continues=True), found.given(1000, (after, 0)))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 1000))
 
@@ -245,7 +244,7 @@ def test_a_page_of_jobs_is_read_backwards_along_the_claim_index(crowded: Databas
     ]
     positions = {"after": (middle, 0), "floor": (middle - timedelta(seconds=15), 0) if has_floor else None}
 
-    statement = found.statement(goes_on=True, newest_first=True, has_floor=has_floor)
+    statement = found.statement(continues=True, newest_first=True, has_floor=has_floor)
     look = explained(crowded, statement, found.given(50, **positions))
 
     assert look == Look(("mayfly_jobs_claim",), scans=(), sorts=False, rows=told(crowded, 50))
@@ -268,7 +267,7 @@ def test_statuses_are_counted_no_further_than_their_caps(crowded: Database) -> N
     look = explained(crowded, jobs.lanes_statement(2, ("pending", "done", "dead")), values)
 
     assert (look.indexes, look.scans, look.sorts) == (("mayfly_jobs_claim",) * 6, (), False)
-    assert look.rows == told(crowded, 2 * (jobs.COUNTED + 1) + 1)
+    assert look.rows == told(crowded, 2 * (jobs.MAX_STATUS_COUNTED + 1) + 1)
 
 
 def test_an_estimate_reads_down_to_its_floor_alone(crowded: Database) -> None:
@@ -294,7 +293,7 @@ def test_the_first_and_the_next_of_a_lane_are_one_probe_each(crowded: Database) 
 
 
 def browsed(database: Database, which: JobFilter) -> list[Range]:
-    return database.read(lambda connection: ranges(connection, which, OPEN, {}))
+    return database.read(lambda connection: ranges(connection, which, ALL_STATUSES, {}))
 
 
 def ranges_of(database: Database, which: JobFilter) -> list[Range]:

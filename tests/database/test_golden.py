@@ -16,10 +16,10 @@ from sqlalchemy import update
 from console.api import idempotency
 from mayfly import admin, json_text
 from mayfly.admin import CANCEL, auth, cancel, count_matching
+from mayfly.admin.actions import estimate_matching
 from mayfly.admin.audit import Actor
-from mayfly.admin.bulk import estimate_matching
 from mayfly.admin.filters import JobFilter
-from mayfly.admin.limits import list_limits
+from mayfly.admin.lanes import list_limits
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, open_cycle, record_passed_over
@@ -31,7 +31,7 @@ from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
 from mayfly.monitoring.alerts import (
     AlertKind,
-    Symptom,
+    Incident,
     dead_jobs,
     killed_runners,
     record_changes,
@@ -54,6 +54,7 @@ from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
 from mayfly.schema.tables import NORMAL
 from mayfly.schema.version import require_version
+from mayfly.settings import load
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count
 from mayfly.stats.history import count_cycles, read_cycles
@@ -329,7 +330,7 @@ def limiting(database: Database) -> Iterator[str]:
 
 def watching(database: Database) -> Iterator[str]:
     now = database.clock.now()
-    late = Symptom(AlertKind.LATE, "late", "it waits", now)
+    late = Incident(AlertKind.LATE, "late", "it waits", now)
 
     def carry_over() -> None:
         database.run(lambda c: add_up_strays(c, now + timedelta(hours=1)))
@@ -340,10 +341,11 @@ def watching(database: Database) -> Iterator[str]:
         database.run(lambda c: take_due(c, alert, now))
         database.run(lambda c: record_sent(c, alert, now))
 
+    settings = load({"MAYFLY_HOME": str(GOLDEN)}).settings
     yield chapter("figures of all times", lambda: database.read(lambda c: (read_counters(c), read_cycles(c))))
     yield chapter("carry over", carry_over)
-    yield chapter("dead jobs", lambda: database.read(lambda c: list(dead_jobs(c, now))))
-    yield chapter("killed runners", lambda: database.read(lambda c: list(killed_runners(c, now))))
+    yield chapter("dead jobs", lambda: database.read(lambda c: list(dead_jobs(c, settings, now))))
+    yield chapter("killed runners", lambda: database.read(lambda c: list(killed_runners(c, settings, now))))
     yield chapter("tell an alert", tell)
     yield chapter("an alert is over", lambda: database.run(lambda c: record_changes(c, [], now)))
 

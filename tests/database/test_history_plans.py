@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import bindparam, text
 
 from mayfly.admin import PERIODS, list_ended
-from mayfly.admin.charts import COUNTED, DEATHS, DONE_BY_LANE
+from mayfly.admin.charts import COUNTED, DEAD_BY_TYPE, DONE_BY_LANE
 from mayfly.admin.fleet import SINCE, ended_statement
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
@@ -52,7 +52,7 @@ def test_the_last_hour_reads_no_older_cycle(aged: Database) -> None:
     now = aged.clock.now()
     values = {"since": milliseconds(now - timedelta(hours=1))}
 
-    for statement in (SINCE, DONE_BY_LANE, DEATHS):
+    for statement in (SINCE, DONE_BY_LANE, DEAD_BY_TYPE):
         look = explained(aged, statement, values)
 
         assert look.scans == ()

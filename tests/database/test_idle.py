@@ -1,4 +1,4 @@
-"""The idle cycle's look at the tables: it never has no doubt where a full cycle would find something to do."""
+"""The idle check: it has a reason for a full cycle wherever a full cycle would find something to do."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -11,16 +11,19 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from sqlalchemy import Table, delete, insert, select, update
 
-from dispatcher import idle
 from dispatcher.assign import read_plan
+from dispatcher.cli import due_schedules
 from dispatcher.context import CycleContext
-from dispatcher.idle import possible_work
-from dispatcher.schedules import due_schedules
+from dispatcher.cycle import Cycle
+from dispatcher.idle import reasons
+from dispatcher.lock import take_lock
 from mayfly.clock import Clock, milliseconds, monotonic, pin_offset
 from mayfly.db.connection import Connection, Result
 from mayfly.db.database import Database
-from mayfly.fleet.statements import READ_PLAN_LOCK
-from mayfly.log import silent_log
+from mayfly.errors import SchemaMismatch
+from mayfly.fleet.plan_lock import READ_PLAN_LOCK
+from mayfly.log import Log, silent_log
+from mayfly.log_messages import Level
 from mayfly.process.identity import this_host, this_process
 from mayfly.queue.count import find_lanes, finished_batches
 from mayfly.queue.insert import JobValidator
@@ -28,7 +31,7 @@ from mayfly.queue.prune import keep_from, prune
 from mayfly.queue.rescue import dead_runners, expired_jobs
 from mayfly.schedules.files import read_schedules
 from mayfly.schedules.fire import fire_due
-from mayfly.schedules.next_due import file_signatures, may_be_due, write_next_due
+from mayfly.schedules.next_due import file_signatures, write_next_due
 from mayfly.schema import tables as schema_tables
 from mayfly.settings import Settings, load
 from tests import tables
@@ -42,7 +45,7 @@ Row = tuple[Table, dict[str, Any]]
 
 
 class StoppedClock(Clock):
-    """Both ways look at the same instant."""
+    """Both read the same time."""
 
     def now(self) -> datetime:
         return self.measured
@@ -52,7 +55,7 @@ class StoppedClock(Clock):
 
 
 def job(**columns: Any) -> Row:
-    """Pending and due in an hour, unless told otherwise."""
+    """By default pending and due in an hour."""
     return tables.jobs, {"type": "noop", "payload": "{}", "lane": "default", "run_at": NOON + HOUR, **columns}
 
 
@@ -67,7 +70,7 @@ def runner(**columns: Any) -> Row:
         "worker_id": "worker-1",
         "cycle_id": 1,
         "lane": "default",
-        "host": here.host,
+        "host": here.name,
         "machine": here.machine,
         "pid": process.pid,
         "pid_started": process.started,
@@ -132,39 +135,33 @@ def fill(database: Database, rows: list[Row], but: Table | None = None) -> None:
     run(database, work)
 
 
-# --- the two ways to look ---------------------------------------------------------------------------------
+# --- the idle check, and what a full cycle would find ---------------------------------------------------------
 
 
-def environ(url: str, home: Path, **others: str) -> dict[str, str]:
-    return {"MAYFLY_HOME": str(home), "DATABASE_URL": url, "HOST_NAME": "here", **others}
+def settings_for(url: str, home: Path, **others: str) -> Settings:
+    return load({"MAYFLY_HOME": str(home), "DATABASE_URL": url, "HOST_NAME": "here", **others}).settings
 
 
-def quick(url: str, home: Path, **others: str) -> Settings:
-    return load(environ(url, home, **others)).settings
-
-
-def probe_doubts(settings: Settings) -> list[str]:
+def found_reasons(settings: Settings) -> list[str]:
     with closing(Database(settings.database_url.get_secret_value())) as database:
-        found = database.read(lambda connection: list(possible_work(connection, keep_from(settings), NOON)))
-    return [*found, "a schedule may be due"] if may_be_due(settings, settings.home, NOON) else found
+        return database.read(lambda connection: list(reasons(connection, settings, settings.home, NOON)))
 
 
-def full_path_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iterator[str]:
+def full_cycle_finds(url: str, home: Path, variables: Mapping[str, str]) -> Iterator[str]:
     """What a full cycle would plan, clear, rescue and prune. It prunes: ask nothing afterwards."""
     database = Database(url)
     database.set_clock(StoppedClock(NOON, 0.0))
-    settings = load(environ(url, home, **variables)).settings
-    place = this_host(settings.host_name)
-    world = CycleContext(settings, database, silent_log(), home, place, this_process(), monotonic())
-    counted, plan = read_plan(world)
+    settings = settings_for(url, home, **variables)
+    context = CycleContext(settings, database, silent_log(), home, monotonic())
+    counted, plan = read_plan(context)
     lanes = database.read(lambda connection: find_lanes(connection))
     if counted.pending or plan.runners:
         yield "work"
-    if due_schedules(world).due:
+    if due_schedules(context).due:
         yield "schedules"
     if any(each.passed_over for each in counted.lanes.values()):
         yield "lanes that were passed over"
-    if dead_runners(database, place):
+    if dead_runners(database, context.host):
         yield "dead runners"
     if database.read(lambda connection: expired_jobs(connection, lanes, NOON)):
         yield "lost jobs"
@@ -192,7 +189,7 @@ IDLE: dict[str, list[Row]] = {
     "a batch that is being filled": [batch(sealed_at=None)],
     "a batch that is complete": [batch(completed_at=NOON - DAY)],
 }  # fmt: skip
-DOUBTFUL: dict[str, list[Row]] = {
+REASONS: dict[str, list[Row]] = {
     "a due job": [job(run_at=NOON)],
     "a due job of low priority in the last of many lanes": [
         *(job(lane=f"lane-{number}") for number in range(5)), job(lane="zz", priority=2, run_at=NOON - HOUR)
@@ -218,28 +215,28 @@ DOUBTFUL: dict[str, list[Row]] = {
 
 
 @pytest.mark.parametrize("rows", IDLE.values(), ids=IDLE)
-def test_nothing_to_do_is_seen(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
-    """The usual minute: both ways agree that it is idle."""
+def test_an_idle_minute_is_recognised(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
+    """The usual minute: it is idle, and a full cycle would find nothing."""
     fill(database, rows)
 
-    assert probe_doubts(quick(migrated_url, tmp_path)) == []
-    assert list(full_path_finds(migrated_url, tmp_path, {})) == []
+    assert found_reasons(settings_for(migrated_url, tmp_path)) == []
+    assert list(full_cycle_finds(migrated_url, tmp_path, {})) == []
 
 
-@pytest.mark.parametrize("rows", DOUBTFUL.values(), ids=DOUBTFUL)
-def test_anything_else_is_a_doubt(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
+@pytest.mark.parametrize("rows", REASONS.values(), ids=REASONS)
+def test_each_kind_of_work_is_noticed(database: Database, migrated_url: str, tmp_path: Path, rows: list[Row]) -> None:
     """One of each kind."""
     fill(database, rows)
 
-    assert probe_doubts(quick(migrated_url, tmp_path)) != []
+    assert found_reasons(settings_for(migrated_url, tmp_path)) != []
 
 
 def test_dead_jobs_are_pruned_where_that_is_asked_for(database: Database, migrated_url: str, tmp_path: Path) -> None:
     """KEEP_DEAD_DAYS has no default."""
     fill(database, [finished_job("dead", 40 * DAY)])
 
-    assert probe_doubts(quick(migrated_url, tmp_path, KEEP_DEAD_DAYS="30")) != []
-    assert probe_doubts(quick(migrated_url, tmp_path, KEEP_DEAD_DAYS="60")) == []
+    assert found_reasons(settings_for(migrated_url, tmp_path, KEEP_DEAD_DAYS="30")) != []
+    assert found_reasons(settings_for(migrated_url, tmp_path, KEEP_DEAD_DAYS="60")) == []
 
 
 # --- whatever there is ------------------------------------------------------------------------------------
@@ -339,7 +336,7 @@ def leave_schedules(url: str, home: Path, given: Scheduled) -> None:
 
 
 def is_unfinished(row: Row) -> bool:
-    """What the probe takes for a reason to look closer, whether or not there is something to do about it."""
+    """A reason for a full cycle, whether or not there is something to do about it."""
     table, columns = row
     running = table is tables.runners and columns.get("finished_at") is None
     return running or columns.get("status") == "processing"
@@ -348,7 +345,7 @@ def is_unfinished(row: Row) -> bool:
 @sqlite_only
 @in_full(150)
 @given(some_jobs=st.lists(jobs, max_size=4), other_rows=others, variables=variables, schedules=scheduled)
-def test_whatever_there_is_the_probe_overlooks_nothing(
+def test_the_idle_check_overlooks_nothing(
     database: Database,
     migrated_url: str,
     tmp_path: Path,
@@ -357,66 +354,108 @@ def test_whatever_there_is_the_probe_overlooks_nothing(
     variables: Any,
     schedules: Scheduled,
 ) -> None:
-    """Where it has no doubt, a full cycle finds nothing; and where that is clear, it has none."""
+    """Without a reason, a full cycle finds nothing; and it has no reason without need, where that can be told."""
     rows = some_jobs + other_rows
     fill(database, [])
     leave_schedules(migrated_url, tmp_path, schedules)
     fill(database, rows, but=tables.schedules)
 
-    doubted = probe_doubts(quick(migrated_url, tmp_path, **variables))
-    found = list(full_path_finds(migrated_url, tmp_path, variables))
+    noticed = found_reasons(settings_for(migrated_url, tmp_path, **variables))
+    found = list(full_cycle_finds(migrated_url, tmp_path, variables))
 
-    event(f"doubted={bool(doubted)} found={bool(found)} schedules={'schedules' in found}")
+    event(f"noticed={bool(noticed)} found={bool(found)} schedules={'schedules' in found}")
     if not any(map(is_unfinished, rows)) and not schedules.edited:
-        assert bool(doubted) == bool(found)
-    assert doubted or not found
+        assert bool(noticed) == bool(found)
+    assert noticed or not found
 
 
-# --- the doubts that are no rows --------------------------------------------------------------------------
+# --- beyond rows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        "UPDATE mayfly_locks SET holder = 'somebody', lease_until = '2099-01-01 00:00:00'",
-        "UPDATE mayfly_locks SET holder = 'somebody', lease_until = '2000-01-01 00:00:00'",
-        "UPDATE mayfly_version SET version_num = '0000'",
-        "UPDATE mayfly_version SET version_num = '9999'",
-    ],
-    ids=["planning lock held", "planner died", "older schema", "newer schema"],
-)
-def test_a_lock_or_a_schema_that_is_not_as_expected_is_a_doubt(
-    database: Database, migrated_url: str, tmp_path: Path, spoil: str
+@pytest.mark.parametrize("lease_until", ["2099-01-01 00:00:00", "2000-01-01 00:00:00"], ids=["held", "holder died"])
+def test_a_planning_lock_that_is_held_is_noticed(
+    database: Database, migrated_url: str, tmp_path: Path, lease_until: str
 ) -> None:
-    """The full path waits for the one and has a sentence about the other."""
+    """A full cycle waits for it."""
+    spoil = f"UPDATE mayfly_locks SET holder = 'rival', lease_until = '{lease_until}'"
     run_sql(database, spoil.replace(":", r"\:"))
 
-    assert probe_doubts(quick(migrated_url, tmp_path)) != []
+    assert found_reasons(settings_for(migrated_url, tmp_path)) != []
 
 
-@pytest.fixture
-def contents(database: Database) -> Callable[[], list[Any]]:
-    """Everything in Mayfly's tables."""
-    return lambda: [
-        run(database, lambda connection, table=table: list(map(tuple, connection.execute(table.select()))))  # type: ignore[misc]
-        for table in tables.metadata.sorted_tables
-    ]
+def test_a_status_page_and_a_linger_are_noticed(database: Database, migrated_url: str, tmp_path: Path) -> None:
+    """Neither is a row."""
+    assert found_reasons(settings_for(migrated_url, tmp_path, LINGER="10")) == ["the dispatcher lingers"]
+
+    (tmp_path / "worker-1.page").touch()
+
+    assert len(found_reasons(settings_for(migrated_url, tmp_path))) == 1
 
 
-def test_a_host_whose_clock_is_off_is_left_to_the_full_path(
-    migrated_url: str, tmp_path: Path, contents: Callable[[], list[Any]]
+class Lines:
+    """A sink that keeps what is logged."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def write(self, line: str, level: Level) -> None:
+        self.texts.append(line.partition("] ")[2])
+
+
+class WorkNoticed(Exception):
+    """The cycle has gone beyond the idle check."""
+
+
+def run_idle_cycle(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bool, list[str]]:
+    """Whether the cycle was an idle one, and its log."""
+
+    def refuse(_cycle: Cycle) -> None:
+        raise WorkNoticed
+
+    monkeypatch.setattr(Cycle, "_run_with_work", refuse)
+    lines = Lines()
+    lock = take_lock(home / "lock")
+    assert lock is not None
+    context = CycleContext(settings_for(url, home), Database(url), Log(lines, ""), home, monotonic())
+    with closing(context):
+        try:
+            Cycle(context, lock).run()
+        except WorkNoticed:
+            return False, lines.texts
+        finally:
+            lock.close()
+    return True, lines.texts
+
+
+def recorded(database: Database) -> int:
+    return len(run(database, lambda connection: connection.execute(select(tables.cycles.c.id)).all()))
+
+
+@pytest.mark.parametrize("version", ["0000", "9999"])
+def test_tables_of_another_version_are_refused(
+    database: Database, migrated_url: str, tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which tells about it. Nothing was changed, and nothing said."""
-    before = contents()
+    """Before anything else is read from them."""
+    run_sql(database, f"UPDATE mayfly_version SET version_num = '{version}'")
+
+    with pytest.raises(SchemaMismatch):
+        run_idle_cycle(migrated_url, tmp_path, monkeypatch)
+
+    assert recorded(database) == 0
+
+
+def test_an_idle_cycle_of_a_host_whose_clock_is_off_logs_it(
+    database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any other cycle does."""
     pinned = pin_offset(timedelta(seconds=2))
     try:
-        was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+        was_idle, lines = run_idle_cycle(migrated_url, tmp_path, monkeypatch)
     finally:
         pin_offset(pinned)
 
-    assert not was_idle
-    assert contents() == before
-    assert not (tmp_path / "logs").exists()
+    assert (was_idle, recorded(database)) == (True, 1)
+    assert any("clock" in line for line in lines)
 
 
 # --- rivals -----------------------------------------------------------------------------------------------
@@ -437,45 +476,41 @@ def holder(database: Database) -> str | None:
     return found
 
 
-def test_a_rival_who_has_the_planning_lock_before_it_is_read_keeps_it(
+def test_a_rival_that_takes_the_planning_lock_after_the_check_keeps_it(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two hosts never have the same number, and an idle one takes nobody's lock away."""
-    writing = Database.run
-    written: list[object] = []
+    """Two hosts never have the same number, and the cycle goes on as one with work, which waits for the lock."""
+    write = Database.run
 
     def take_first(own: Database, work: Callable[[Connection], Any]) -> Any:
-        take_as_rival(database)  # the look at the tables is done, the number is about to be taken
-        written.append(writing(own, work))
-        return written[-1]
+        take_as_rival(database)  # the check is done, the number is about to be taken
+        return write(own, work)
 
     monkeypatch.setattr(Database, "run", take_first)
-    was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+    was_idle, lines = run_idle_cycle(migrated_url, tmp_path, monkeypatch)
 
-    assert (written, was_idle) == ([False], False)
-    assert holder(database) == "rival"
-    assert not (tmp_path / "logs").exists()
+    assert (was_idle, holder(database), recorded(database)) == (False, "rival", 0)
+    assert not any("Pending jobs" in line for line in lines)
 
 
 @servers_only
-def test_a_rival_who_takes_the_planning_lock_just_after_it_was_read_keeps_it(
+def test_a_rival_that_takes_the_planning_lock_just_after_it_was_read_keeps_it(
     database: Database, migrated_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The number tells. On SQLite there is no such moment: who is about to take it is already the only writer."""
+    """The number decides. SQLite has no such moment: the transaction that reads it is the only writer."""
     execute = Connection.execute
-    looks: list[Result] = []
+    reads: list[Result] = []
 
     def then_take(connection: Connection, statement: str, *arguments: Any) -> Result:
         found = execute(connection, statement, *arguments)
         if statement == READ_PLAN_LOCK:
-            looks.append(found)
-            if len(looks) == 2:  # the look at the tables is done, the number is about to be taken
+            reads.append(found)
+            if len(reads) == 2:  # the check is done, the number is about to be taken
                 take_as_rival(database)
         return found
 
     monkeypatch.setattr(Connection, "execute", then_take)
-    was_idle = idle.run_idle_cycle(quick(migrated_url, tmp_path, STATE_DIR="state"), monotonic())
+    was_idle, lines = run_idle_cycle(migrated_url, tmp_path, monkeypatch)
 
-    assert (len(looks), was_idle) == (2, False)
-    assert holder(database) == "rival"
-    assert not (tmp_path / "logs").exists()
+    assert (len(reads), was_idle, holder(database), recorded(database)) == (2, False, "rival", 0)
+    assert not any("Pending jobs" in line for line in lines)

@@ -7,7 +7,7 @@ import pytest
 from freezegun import freeze_time
 
 from mayfly import Job, Retry, concurrency, enqueue, handler, rate
-from mayfly.admin.limits import list_limits
+from mayfly.admin.lanes import list_limits
 from mayfly.db.database import Database
 from mayfly.errors import RefusedInTransaction, UnknownLimit
 from mayfly.limits.client import SlotLedger

@@ -4,10 +4,11 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from mayfly.cli.checks import CheckResult, CheckStatus, check_app_tables
+from mayfly.cli.doctor import CheckResult, CheckStatus, app_table_results
 from mayfly.db.database import Database
 from mayfly.errors import TableMissing
 from mayfly.schema.migrations.apps import app_tables, migrate_app
+from tests.app_package import NAME, VERSION_TABLE
 
 
 def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url: str) -> None:
@@ -15,43 +16,45 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
     database = Database(database_url)
 
     with pytest.raises(TableMissing) as raised:
-        database.run(lambda connection: connection.execute("SELECT * FROM app_letters"))
+        database.run(lambda connection: connection.execute("SELECT * FROM app_templates"))
 
     database.close()
     assert str(raised.value) == (
-        "There is no table app_letters. If it belongs to handlers, run `mayfly migrate --app` once."
+        "There is no table app_templates. If it belongs to handlers, run `mayfly migrate --app` once."
     )
 
 
-def look(url: str) -> CheckResult:
-    [found] = check_app_tables(url, ["handlers"])
+def check(url: str) -> CheckResult:
+    [found] = app_table_results(url, [NAME])
     return found
 
 
 def set_version(url: str, version: str) -> None:
     with create_engine(url, poolclass=NullPool).begin() as connection:
-        connection.execute(text("UPDATE app_handlers_version SET version_num = :version"), {"version": version})
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = :version"), {"version": version})
 
 
-def test_doctor_looks_at_their_version(database_url: str) -> None:
-    """Missing, as the code has it, behind, and ahead of it."""
-    missing = look(database_url)
-    [tables] = app_tables(["handlers"])
+def test_doctor_checks_the_version_of_app_tables(database_url: str, app_package: str) -> None:
+    """Missing, current, behind and ahead of the code."""
+    missing = check(database_url)
+    [tables] = app_tables([app_package])
     migrate_app(database_url, tables)
-    fine = look(database_url)
-    set_version(database_url, "0001")
-    behind = look(database_url)
+    fine = check(database_url)
+    set_version(database_url, "v1")
+    behind = check(database_url)
     set_version(database_url, "9999")
-    ahead = look(database_url)
+    ahead = check(database_url)
 
     found = [missing, fine, behind, ahead]
-    assert [each.health for each in found] == [
+    assert [each.status for each in found] == [
         CheckStatus.WARNING,
         CheckStatus.OK,
         CheckStatus.PROBLEM,
         CheckStatus.PROBLEM,
     ]
-    assert missing.text == ("those of handlers are missing, and its jobs may need them: run `mayfly migrate --app`.")
-    assert behind.text.startswith("those of handlers have version 0001, its code needs 0")
+    assert missing.text == (
+        "those of shop_with_tables are missing, and its jobs may need them: run `mayfly migrate --app`."
+    )
+    assert behind.text.startswith("those of shop_with_tables have version v1, its code needs v2")
     assert behind.text.endswith(": run `mayfly migrate --app`.")
     assert "9999, which its code does not know" in ahead.text

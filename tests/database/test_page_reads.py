@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from mayfly import admin
-from mayfly.admin import CANCEL, RETRY, CappedCount, bulk, jobs
-from mayfly.admin.bulk import estimate_matching as found_by
+from mayfly.admin import CANCEL, RETRY, CappedCount, actions, jobs
+from mayfly.admin.actions import estimate_matching as found_by
 from mayfly.admin.filters import JobFilter
 from mayfly.db.database import Database
 from mayfly.errors import BadField
@@ -40,7 +40,7 @@ def test_statuses_are_counted_over_all_lanes_or_one(database: Database, monkeypa
 
 def test_statuses_are_counted_to_a_cap(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """And then said to be more; also those of a group."""
-    monkeypatch.setattr(jobs, "COUNTED", 3)
+    monkeypatch.setattr(jobs, "MAX_STATUS_COUNTED", 3)
     jobs.lanes_statement.cache_clear()
     insert_rows(database, 3, status="done", group_key="g")
     insert_rows(database, 4, status="pending", lane="mail", group_key="g")
@@ -203,7 +203,7 @@ def test_an_estimate_looks_no_further_than_is_worth_waiting_for(
     """For a type that is rare in a long lane it says "at least"."""
     insert_rows(database, 30, type="other")
     insert_rows(database, 1)
-    monkeypatch.setattr(bulk, "MAX_ROWS_ESTIMATED", 10)
+    monkeypatch.setattr(actions, "MAX_ROWS_ESTIMATED", 10)
 
     assert found_by(database, CANCEL, JobFilter(type="noop")) == CappedCount(1, is_more=True)
     assert found_by(database, CANCEL, JobFilter(lane="default")) == CappedCount(31)

@@ -19,7 +19,6 @@ from mayfly.errors import PlanLockLost
 from mayfly.fleet.cycles import open_cycle
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.log import silent_log
-from mayfly.process.identity import this_host, this_process
 from mayfly.settings import load
 from tests.database.factories import in_threads, rows_of
 from tests.factories import insert_rows
@@ -200,11 +199,11 @@ def plan_as(url: str, home: Path, host: str, rounds: int) -> Callable[[], list[P
 
     def plan() -> list[Planned]:
         database = Database(url)
-        world = CycleContext(settings, database, silent_log(), home, this_host(host), this_process(), monotonic())
+        context = CycleContext(settings, database, silent_log(), home, monotonic())
         plans = []
         for _ in range(rounds):
             with planning(database, host) as number:
-                plans.append(plan_first(world, number))
+                plans.append(plan_first(context, number))
         database.close()
         return plans
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from mayfly import Job, enqueue, handler
-from mayfly.cli.checks import check_integrations
+from mayfly.cli.doctor import integration_results
 from mayfly.db.database import Database
 from mayfly.registry import declared
 from mayfly.testing import drain, run_inline, using_database
@@ -65,9 +65,9 @@ def test_run_inline_obeys_it_too(called: list[int]) -> None:
 def test_doctor_tells_what_is_off(called: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Which setting, and whose jobs; when all are there, that."""
     mine = {name: each for name, each in declared().items() if name.startswith("ask_vendor")}
-    before = [each.text for each in check_integrations(mine)]
+    before = [each.text for each in integration_results(mine)]
     monkeypatch.setenv("VENDOR_KEY", "s3cret")
-    after = [each.text for each in check_integrations(mine)]
+    after = [each.text for each in integration_results(mine)]
 
     assert before == ["off: VENDOR_KEY is not set: jobs of ask_vendor, ask_vendor_async are cancelled."]
     assert after == ["all are configured: VENDOR_KEY, VENDOR_URL"]

@@ -39,7 +39,7 @@ def test_a_runner_of_this_machine_lives_as_long_as_its_process(database: Databas
 
 def test_a_pid_that_was_given_to_another_process_is_no_life(database: Database) -> None:
     """A process is its pid and its start time."""
-    reused = replace(this_process(), started=this_process().started - 1)
+    reused = this_process()._replace(started=this_process().started - 1)
     insert_runner(database, process=reused)
 
     assert found_dead(database) == ["worker-1"]
@@ -55,7 +55,7 @@ def test_a_runner_of_another_host_lives_until_its_lease_ends(database: Database)
 
 def test_a_runner_from_before_a_reboot_is_judged_by_its_lease(database: Database) -> None:
     """The same host name on another boot is another place: its pids are long gone, and may be others' now."""
-    before = Host(HERE.host, "the boot before/1")
+    before = Host(HERE.name, "the boot before/1")
     insert_runner(database, place=before, process=this_process(), lease_seconds=60)
 
     assert found_dead(database) == []

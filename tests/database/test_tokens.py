@@ -85,4 +85,4 @@ def test_when_it_was_used_is_known_to_the_minute(database: Database) -> None:
 
     assert found is not None
     assert found.last_used_at == now + timedelta(seconds=90)
-    assert not found.is_unseen(now + timedelta(seconds=100))
+    assert not found.needs_use_recorded(now + timedelta(seconds=100))

@@ -1,12 +1,14 @@
 """What is read about a job to say why it does not run."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mayfly.admin.why import JobDiagnosis, LaneState, diagnose, explain
+from mayfly.admin.job import diagnose
+from mayfly.admin.why import JobDiagnosis, LaneState, explain
 from mayfly.db.database import Database
 from mayfly.errors import UnknownJob
 from mayfly.fleet.cycles import KnownLane, open_cycle, record_passed_over
@@ -40,7 +42,8 @@ def test_a_row_is_read_as_it_is(database: Database, settings: Settings) -> None:
 
     known = look(database, settings, job_id)
 
-    assert known.row._asdict() == {name: getattr(get_row(database, job_id), name) for name in known.row._fields}
+    stored = {name: getattr(get_row(database, job_id), name) for name in known.row._fields}
+    assert known.row._asdict() == {**stored, "payload": json.loads(stored["payload"])}
     assert known.row.suspect is True
     assert (known.lane, known.pauses, known.host, known.last_cycle_at) == (LaneState(7), (), None, None)
     assert (known.planner, known.has_handler, known.broken_modules) == (None, False, {"a": "b"})
@@ -110,14 +113,14 @@ def test_the_count_ends_where_it_is_enough(
     database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over all priorities."""
-    monkeypatch.setattr("mayfly.admin.why.MAX_JOBS_BEFORE", 4)
+    monkeypatch.setattr("mayfly.admin.job.MAX_JOBS_BEFORE", 4)
     insert_rows(database, 3, priority=0)
     insert_rows(database, 3)
     job_id = insert_row(database)
 
     lane = look(database, settings, job_id).lane
 
-    assert (lane.jobs_before, lane.is_counted_out) == (4, True)
+    assert (lane.jobs_before, lane.is_capped) == (4, True)
 
 
 def test_a_job_without_a_slot_names_the_hosts_that_hold_them(database: Database, settings: Settings) -> None:

@@ -23,9 +23,10 @@ def run_consoles(installation: Installation, page: str) -> int:
     for step in steps:
         command, _, printed = step.partition("\n")
 
-        ran = installation.run(*shlex.split(command))
+        ran = installation.run(*shlex.split(command, comments=True))
 
         expected = ".+".join(map(re.escape, printed.split("…")))
-        assert ran.returncode == 0, ran.stderr
+        code = re.search(r"# exit code (\d+)$", command)
+        assert ran.returncode == (int(code[1]) if code else 0), ran.stderr
         assert re.fullmatch(expected, ran.stdout), f"{command}\n{ran.stdout}"
     return len(steps)

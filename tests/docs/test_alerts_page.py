@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from mayfly import log_messages
+from mayfly.admin.fleet import DAY, STALE_AFTER
 from mayfly.log import render_text
-from mayfly.monitoring.alerts import HOST_FORGOTTEN_AFTER, HOST_SILENT_AFTER, MAX_ROWS_READ, Alert, AlertKind
+from mayfly.monitoring.alerts import MAX_ATTEMPTS_READ, Alert, AlertKind
 from mayfly.monitoring.channels import webhook_body
 from mayfly.settings import load
 from tests.factories import NOON
@@ -76,7 +77,7 @@ def test_the_kinds_and_times_are_the_codes() -> None:
     table = PAGE.split("| kind | when | over |")[1].split("\n\n")[0]
 
     assert re.findall(r"^\| `([^`]+)`", table, re.MULTILINE) == list(AlertKind)
-    assert (HOST_SILENT_AFTER.total_seconds(), HOST_FORGOTTEN_AFTER.days, MAX_ROWS_READ) == (300, 1, 10_000)
+    assert (STALE_AFTER.total_seconds(), DAY.days, MAX_ATTEMPTS_READ) == (180, 1, 10_000)
 
 
 def test_the_lines_are_those_of_the_log() -> None:

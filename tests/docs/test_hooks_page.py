@@ -11,7 +11,7 @@ import pytest
 
 from mayfly import log_messages
 from mayfly.log import render_text
-from mayfly.monitoring.on_dead import MAX_ATTEMPTS
+from mayfly.monitoring.hooks import MAX_ATTEMPTS
 from mayfly.queue.outcome import OutcomeKind
 from tests.factories import NOON
 from tests.process.installation import Installation

@@ -9,7 +9,8 @@ import pytest
 from freezegun import freeze_time
 
 from mayfly import enqueue, registry
-from mayfly.admin.limits import limits_table, list_limits
+from mayfly.admin import list_limits
+from mayfly.cli.text import limits_text
 from mayfly.client import current_app
 from mayfly.limits.limit import SPANS
 from mayfly.testing import drain, using_database
@@ -50,7 +51,7 @@ def test_the_example_does_what_the_page_says(delivered: list[tuple[object, str]]
 
     database = current_app().database
     listed = database.read(lambda connection: list(list_limits(connection, NOON)))
-    assert "\n".join(["$ mayfly limits", limits_table(listed), ""]) == block("text")
+    assert "\n".join(["$ mayfly limits", limits_text(listed), ""]) == block("text")
     enqueue("send_from_any", {"accounts": [42, 7], "to": "bob"})
     enqueue("send_from_any", {"accounts": [42], "to": "bob"})
     assert drain().outcomes == {"done": 1, "snoozed": 1}

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
 import mayfly
-from mayfly.cli.main import enqueue as command
+from mayfly.cli.enqueue import enqueue as command
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.errors import CommitUnknown, KeyHeld

@@ -343,7 +343,7 @@ SELECT lane, cycle_id - cycle_id %% 120000, SUM(jobs) FROM mayfly_totals WHERE c
 
 -- what has newly died
 SELECT lane, type, SUM(jobs) FROM mayfly_totals WHERE cycle_id >= %(since)s AND outcome = 'dead' GROUP BY lane, type ORDER BY SUM(jobs) DESC, lane, type LIMIT 20;
-SELECT j.lane, j.type, j.id, a.said, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS said, finished_at FROM mayfly_attempts WHERE finished_at >= %(since)s ORDER BY finished_at DESC LIMIT %(size)s) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
+SELECT j.lane, j.type, j.id, a.message, a.finished_at FROM (SELECT id, job_id, SUBSTR(error, 1, 500) AS message, finished_at FROM mayfly_attempts WHERE finished_at >= %(since)s ORDER BY finished_at DESC LIMIT %(size)s) AS a JOIN mayfly_jobs AS j ON j.id = a.job_id WHERE j.status = 'dead' ORDER BY a.finished_at DESC;
 
 -- list runners
 SELECT r.worker_id, r.cycle_id, r.lane, r.host, r.pid, r.planned_at, r.heartbeat_at, r.lease_until, r.finished_at, r.ending, r.exit_code, r.signal, r.jobs_done, r.jobs_failed, r.average_ms, r.peak_memory, r.cpu_ms FROM mayfly_runners AS r WHERE r.finished_at IS NULL ORDER BY r.worker_id LIMIT %(size)s;

@@ -1,4 +1,4 @@
-"""A platform with people, boards and posts, for tests of the handlers that work on them."""
+"""People, boards and posts for tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ LONG_AGO = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 @dataclass
 class Community:
-    """Rows as an application writes them. Ids are given, so that each test knows them."""
+    """Rows as an application writes them, with given ids."""
 
     url: str
     database: Database = field(init=False)

@@ -1,4 +1,4 @@
-"""The databases that the platform's handlers work on."""
+"""Databases with the app_ tables."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ assert not load_handlers(["handlers"]).failures
 
 
 def migrate_all(url: str) -> None:
-    """Mayfly's tables and those of its handlers."""
+    """Mayfly's tables and the app_ tables."""
     migrate(url)
     for tables in app_tables(["handlers"]):
         migrate_app(url, tables)
@@ -24,21 +24,21 @@ def migrate_all(url: str) -> None:
 
 @pytest.fixture
 def platform_url(engine_name: str, shelf: Shelf) -> Iterator[str]:
-    """The URL of a database with all tables that looks like new."""
+    """The URL of an empty database with all tables."""
     with shelf.like_new(engine_name, migrate_all) as url:
         yield url
 
 
 @pytest.fixture
 def platform(platform_url: str) -> Iterator[str]:
-    """The same, where this process enqueues and drains."""
+    """The same, as the default database of enqueue() and drain()."""
     with using_database(platform_url):
         yield platform_url
 
 
 @pytest.fixture
 def community(platform: str) -> Iterator[Community]:
-    """Nobody is there yet."""
+    """Without people."""
     made = Community(platform)
     yield made
     made.database.close()

@@ -1,4 +1,4 @@
-"""An HTTP server on this machine that answers as providers do: well, with refusals, badly, or not at all."""
+"""A fake provider: an HTTP server that answers correctly, with errors, badly, or not at all."""
 
 import socket
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ class Heard:
 
 @dataclass
 class Provider:
-    """What it was asked, and how it answers: by the path, or as the test has set it."""
+    """The requests that it got, and its answers: by path, or as the test sets them."""
 
     port: int = 0
     status: int = 200

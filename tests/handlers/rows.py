@@ -1,10 +1,16 @@
-"""Rows of the platform's tables, written and read by plain SQL as its application would."""
+"""Rows of the app_ tables, written and read by plain SQL as the application would."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from sqlalchemy import Connection
+
+from handlers.search.query import Read
 from mayfly.db.database import Database
+from mayfly.db.dialects import Unit
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -12,6 +18,15 @@ def opened(url: str) -> Iterator[Database]:
     database = Database(url)
     yield database
     database.close()
+
+
+def reader(database: Database) -> Read:
+    """Like job.read, outside of a job."""
+
+    def read(work: Callable[[Connection], T]) -> T:
+        return database.run_lent(work, Unit.LOOK)
+
+    return read
 
 
 def insert(url: str, table: str, *rows: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tests of the handlers run on SQLite; each module with SQL of its own has tests that run on every database."""
+"""Tests of the handlers run on SQLite; each module with statements has tests that run on every database."""
 
 import ast
 import re
@@ -9,107 +9,118 @@ import pytest
 from tests.process.installation import CHECKOUT
 
 HERE = Path(__file__).parent
-SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE)\b|\.dialect\b")
+STATEMENTS = re.compile(r"\b(select|insert|update|delete|text|insert_missing|upsert)\(|\b(SELECT|INSERT) ")
 MARKER = "pytest.mark.every_database"
 # Together these tests execute every statement of the module.
 COVERED_BY = {
     "ai/tables.py": (
-        "ai/test_nudging.py::test_a_board_is_asked_about_once_a_day",
-        "ai/test_nudging.py::test_two_hosts_cannot_nudge_twice",
-        "ai/test_suggesting.py::test_a_draft_is_written_once_however_often_it_is_tried",
-        "ai/test_summarizing.py::test_a_board_is_summarised",
+        "ai/test_nudge.py::test_a_board_is_asked_about_once_a_day",
+        "ai/test_nudge.py::test_two_hosts_cannot_nudge_twice",
+        "ai/test_suggestion.py::test_a_draft_is_written_once_however_often_it_is_tried",
+        "ai/test_summary.py::test_a_board_is_summarised",
     ),
-    "ai/traces.py": ("ai/test_budget.py::test_what_a_call_did_not_cost_is_given_back",),
+    "ai/ledger.py": ("ai/test_budget.py::test_the_unused_part_of_a_payment_is_returned",),
     "boards/tables.py": (
         "boards/test_archive_board.py::test_a_board_is_archived_whole_and_once",
-        "boards/test_close_board.py::test_a_board_is_closed_once_and_its_members_are_told",
-        "boards/test_due_posts.py::test_a_post_that_is_due_becomes_one_job",
+        "boards/test_close_board.py::test_a_board_is_closed_once_and_its_members_get_a_mail",
+        "boards/test_due_posts.py::test_a_due_post_becomes_one_job",
         "boards/test_publish_post.py::test_a_post_becomes_a_status_once",
         "boards/test_publish_post.py::test_doubt_is_resolved_by_the_key",
     ),
-    "care/health.py": ("care/test_health.py::test_all_is_well",),
-    "care/rollup.py": (
-        "care/test_rollup.py::test_late_points_change_what_was_thought_complete",
-        "care/test_rollup.py::test_minutes_are_removed_by_their_age",
-        "care/test_rollup.py::test_two_at_a_time_count_nothing_twice",
+    "boards/publication.py": ("boards/test_due_posts.py::test_a_due_post_becomes_one_job",),
+    "maintenance/health.py": ("maintenance/test_health.py::test_all_is_well",),
+    "maintenance/rollup.py": (
+        "maintenance/test_rollup.py::test_late_points_change_completed_rollups",
+        "maintenance/test_rollup.py::test_minutes_are_deleted_by_their_age",
+        "maintenance/test_rollup.py::test_two_hosts_count_nothing_twice",
     ),
-    "care/tables.py": (
-        "care/test_purging.py::test_log_rows_are_vacuumed_by_their_age",
-        "care/test_purging.py::test_sessions_that_nobody_used_are_purged_in_slices",
+    "maintenance/purge.py": (
+        "maintenance/test_purging.py::test_log_rows_are_vacuumed_by_their_age",
+        "maintenance/test_purging.py::test_unused_sessions_are_purged_in_slices",
     ),
-    "effects.py": (
+    "idempotency.py": (
         "mail/test_send_email.py::test_the_same_effect_happens_once",
         "mail/test_send_email.py::test_two_runs_do_not_hand_over_the_same_effect",
-        "notify/test_notify_push.py::test_a_lane_may_hold_what_may_have_been_told",
+        "notify/test_notify_push.py::test_a_lane_may_hold_unknown_answers",
     ),
     "mail/digest.py": (
-        "mail/test_digest.py::test_everybody_with_news_gets_one",
-        "mail/test_digest.py::test_news_are_told_once",
+        "mail/test_digest.py::test_each_person_with_news_gets_one",
+        "mail/test_digest.py::test_news_are_sent_once",
     ),
     "mail/invoice.py": (
-        "mail/test_invoice.py::test_numbers_have_no_gaps_whoever_comes_at_once",
-        "mail/test_invoice.py::test_the_same_invoice_twice_is_the_same",
+        "mail/test_invoice.py::test_numbers_have_no_gaps_under_concurrency",
+        "mail/test_invoice.py::test_a_repeated_invoice_is_the_same",
     ),
-    "mail/letters.py": ("outreach/test_leaving.py::test_who_leaves_is_not_written_to_any_more",),
+    "mail/templates.py": ("outreach/test_unsubscribe.py::test_an_unsubscribed_address_gets_no_more_mail",),
     "mail/tables.py": (
-        "mail/test_digest.py::test_everybody_with_news_gets_one",
-        "mail/test_invoice.py::test_the_same_invoice_twice_is_the_same",
+        "mail/test_digest.py::test_each_person_with_news_gets_one",
+        "mail/test_invoice.py::test_a_repeated_invoice_is_the_same",
     ),
     "notify/tables.py": (
-        "notify/test_notify_push.py::test_a_lane_may_hold_what_may_have_been_told",
-        "notify/test_notify_push.py::test_a_subscription_that_is_gone_is_removed",
+        "notify/test_notify_push.py::test_a_lane_may_hold_unknown_answers",
+        "notify/test_notify_push.py::test_a_subscription_that_is_gone_is_deleted",
     ),
     "outreach/audiences.py": (
-        "outreach/test_leaving.py::test_who_leaves_is_not_written_to_any_more",
+        "outreach/test_unsubscribe.py::test_an_unsubscribed_address_gets_no_more_mail",
         "outreach/test_send_outreach.py::test_an_audience_may_be_a_board_or_a_list",
     ),
     "outreach/tables.py": (
-        "outreach/test_leaving.py::test_who_leaves_is_not_written_to_any_more",
+        "outreach/test_unsubscribe.py::test_an_unsubscribed_address_gets_no_more_mail",
         "outreach/test_send_outreach.py::test_a_blast_is_closed_once",
-        "outreach/test_send_outreach.py::test_who_has_had_another_blast_may_be_left_out",
-        "outreach/test_two_at_once.py::test_two_jobs_write_to_nobody_twice",
+        "outreach/test_send_outreach.py::test_recipients_of_other_blasts_may_be_excluded",
+        "outreach/test_two_at_once.py::test_two_jobs_mail_no_address_twice",
     ),
-    "prospects/answers.py": (
+    "prospects/answer_cache.py": (
         "prospects/test_enrich.py::test_an_address_is_found",
         "prospects/test_enrich.py::test_an_address_is_verified_once",
     ),
     "prospects/dedup.py": ("prospects/test_dedup.py::test_slices_find_what_one_run_finds",),
-    "prospects/enriching.py": (
-        "prospects/test_enrich.py::test_nobody_found_is_an_answer",
-        "prospects/test_enrich.py::test_one_who_was_merged_is_enriched_as_who_he_is_now",
+    "prospects/enrichment.py": (
+        "prospects/test_enrich.py::test_not_found_is_an_answer",
+        "prospects/test_enrich.py::test_a_merged_prospect_is_enriched_as_its_winner",
     ),
-    "prospects/merging.py": (
+    "prospects/merge.py": (
         "prospects/test_dedup.py::test_a_merge_can_be_undone",
         "prospects/test_dedup.py::test_slices_find_what_one_run_finds",
-        "prospects/test_dedup.py::test_what_came_later_is_undone_first",
+        "prospects/test_dedup.py::test_later_merges_are_undone_first",
     ),
     "prospects/tables.py": (
-        "prospects/test_enrich.py::test_one_who_was_merged_is_enriched_as_who_he_is_now",
-        "prospects/test_import.py::test_rows_become_prospects_and_bad_ones_are_told",
+        "prospects/test_enrich.py::test_a_merged_prospect_is_enriched_as_its_winner",
+        "prospects/test_import.py::test_rows_become_prospects_and_bad_ones_are_rejected",
     ),
-    "prospects/undoing.py": ("prospects/test_dedup.py::test_what_came_later_is_undone_first",),
-    "rests.py": ("mail/test_send_email.py::test_an_account_whose_login_fails_is_rested",),
-    "search/engines.py": (
+    "cooldown.py": ("mail/test_send_email.py::test_an_account_whose_login_fails_has_a_cooldown",),
+    "search/fulltext.py": (
         "search/test_search.py::test_a_slice_that_is_added_twice_is_there_once",
-        "search/test_search.py::test_no_words_can_break_a_query",
+        "search/test_search.py::test_no_input_can_break_a_query",
+        "search/test_search.py::test_what_is_found",
+    ),
+    "search/query.py": (
+        "search/test_search.py::test_a_search_in_a_dropped_table_is_repeated",
+        "search/test_search.py::test_what_is_found",
+    ),
+    "search/rebuild.py": (
+        "search/test_search.py::test_a_slice_that_is_added_twice_is_there_once",
         "search/test_search.py::test_what_is_found",
     ),
     "search/sources.py": (
-        "search/test_search.py::test_prospects_are_found_unless_they_are_somebody_else",
+        "search/test_search.py::test_merged_prospects_are_not_found",
         "search/test_search.py::test_what_is_found",
     ),
     "search/tables.py": (
-        "search/test_search.py::test_a_job_whose_table_was_dropped_begins_anew",
+        "search/test_search.py::test_a_job_whose_table_was_dropped_starts_again",
         "search/test_search.py::test_nothing_points_to_a_table_that_is_being_dropped",
     ),
-    "suppressions.py": ("outreach/test_leaving.py::test_who_leaves_is_not_written_to_any_more",),
+    "upsert.py": ("test_tables.py::test_an_upsert_overwrites_and_an_insert_of_missing_rows_does_not",),
+    "suppressions.py": ("outreach/test_unsubscribe.py::test_an_unsubscribed_address_gets_no_more_mail",),
 }
 
 
-def modules_with_sql() -> set[str]:
-    """Migrations have tests of their own: every database of a test is made by them."""
+def modules_with_statements() -> set[str]:
+    """Without migrations, which create every test database."""
     handlers = CHECKOUT / "handlers"
-    found = {path.relative_to(handlers) for path in handlers.rglob("*.py") if SQL.search(path.read_text("utf-8"))}
+    found = {
+        path.relative_to(handlers) for path in handlers.rglob("*.py") if STATEMENTS.search(path.read_text("utf-8"))
+    }
     return {path.as_posix() for path in found if path.parts[0] != "migrations"}
 
 
@@ -120,14 +131,14 @@ def markers_of(test: str) -> list[str]:
     return [ast.unparse(each) for each in function.decorator_list]
 
 
-def test_each_module_with_sql_is_tested_on_every_database() -> None:
-    """Whoever adds one names the tests that execute its statements."""
-    assert modules_with_sql() == COVERED_BY.keys()
+def test_each_module_with_statements_is_tested_on_every_database() -> None:
+    """A new module must be listed with the tests that execute its statements."""
+    assert modules_with_statements() == COVERED_BY.keys()
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in COVERED_BY.values() for test in tests}))
 def test_the_tests_of_statements_run_on_every_database(test: str) -> None:
-    """They exist and have the marker, and none of their parameters chooses a database."""
+    """They exist and have the marker, and no parameter chooses a database."""
     markers = markers_of(test)
 
     assert MARKER in markers

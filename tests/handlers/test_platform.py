@@ -1,4 +1,4 @@
-"""The platform's ready lanes and schedules are true: Mayfly reads them, and they fit the handlers that there are."""
+"""The shipped lanes and schedules are valid and fit the handlers."""
 
 import re
 import shutil
@@ -14,13 +14,13 @@ from mayfly.settings import Settings, load
 from tests.process.installation import CHECKOUT
 
 HANDLERS = CHECKOUT / "handlers"
-PAGE = CHECKOUT / "docs" / "platform.md"
+PAGE = HANDLERS / "README.md"
 POOLS = {"email": 3, "outreach": 4, "data": 2, "enrich": 2, "ai": 1, "notify": 2, "misc": 1}
 
 
 @pytest.fixture(scope="module")
 def known() -> dict[str, Handler]:
-    """All that comes with Mayfly, but for the samples."""
+    """All types except the samples."""
     found = load_handlers(["handlers"]).handlers
     return {
         name: each for name, each in found.items() if each.where.startswith("handlers.") and each.lane != "default"
@@ -41,12 +41,12 @@ def entries() -> tuple[ScheduleEntry, ...]:
 
 
 def test_the_lanes_are_those_of_the_handlers(settings: Settings, known: dict[str, Handler]) -> None:
-    """Each lane that a handler declares is set up, and nothing else is."""
+    """Each declared lane is configured, and no other."""
     assert settings.lanes.keys() == {each.lane for each in known.values()}
 
 
 def test_each_lane_has_its_pool_and_its_target(settings: Settings) -> None:
-    """And each pool has lanes; those that somebody waits for are looked after within the minute."""
+    """Each pool has lanes; urgent lanes linger."""
     assert settings.pools == POOLS
     assert {each.pool for each in settings.lanes.values()} == POOLS.keys()
     assert [name for name, each in settings.lanes.items() if each.latency_target is None] == []
@@ -54,7 +54,7 @@ def test_each_lane_has_its_pool_and_its_target(settings: Settings) -> None:
 
 
 def test_each_lane_and_pool_says_why() -> None:
-    """In a comment above it, or beside it; two lanes of one kind may share theirs."""
+    """In a comment above or beside it."""
     text = (HANDLERS / "mayfly.toml").read_text()
     pools = re.findall(r"^\w+ = \d+( +# .+)?$", text.partition("[lanes.")[0], re.MULTILINE)
     lanes = re.findall(r"(# [^\n]+)?\n\[lanes\.", text)
@@ -63,18 +63,16 @@ def test_each_lane_and_pool_says_why() -> None:
     assert lanes.count("") == 1  # dedup_prospects, which shares the reason of import_prospects
 
 
-def test_each_schedule_is_of_a_handler_that_takes_it(
-    entries: tuple[ScheduleEntry, ...], known: dict[str, Handler]
-) -> None:
-    """In the lane that the handler declares, with a payload that it accepts."""
+def test_each_schedule_fits_its_handler(entries: tuple[ScheduleEntry, ...], known: dict[str, Handler]) -> None:
+    """Its lane and its payload."""
     for each in entries:
         handler = known[each.type]
         assert (handler.lane, handler.model is not None) == (each.lane, True)
         handler.model.model_validate(json_text.decode(each.payload))  # type: ignore[union-attr]
 
 
-def test_the_recurring_jobs_of_the_platform_are_all_there(entries: tuple[ScheduleEntry, ...]) -> None:
-    """As often as they should be."""
+def test_all_recurring_jobs_are_scheduled(entries: tuple[ScheduleEntry, ...]) -> None:
+    """As often as they should run."""
     told = {each.name: each.expression for each in entries}
 
     assert (told["health_check"], told["publish_due_posts"]) == ("* * * * *", "* * * * *")
@@ -83,8 +81,8 @@ def test_the_recurring_jobs_of_the_platform_are_all_there(entries: tuple[Schedul
     assert {name for name in nightly if re.fullmatch(r"\d+ \d+ \* \* \*", told[name])} == nightly
 
 
-def test_the_page_lists_every_type_with_its_lane(known: dict[str, Handler]) -> None:
-    """And none that there is not."""
+def test_the_readme_lists_every_type_with_its_lane(known: dict[str, Handler]) -> None:
+    """And no other."""
     table = PAGE.read_text().partition("## Types")[2]
     listed = dict(re.findall(r"^\| `(\w+)` \| `(\w+)` \|", table, re.MULTILINE))
 

@@ -101,8 +101,8 @@ def test_a_slow_start_is_not_told_after_the_end(embedded: Installation, receiver
         "from dispatcher.notify import Notifier; from mayfly.log import silent_log; "
         "from mayfly.process.timing import Timing, use_timing; "
         "use_timing(Timing(notify_seconds=40, request_seconds=20)); "
-        "from mayfly.settings import load_settings; watchers = Notifier(load_settings(), silent_log()); "
-        "watchers.begin(lambda: None); watchers.end(0, 'over')"
+        "from mayfly.settings import load_settings; notifier = Notifier(load_settings(), silent_log()); "
+        "notifier.begin(lambda: None); notifier.end(0, 'over')"
     )
 
     environment = embedded.environment(HEARTBEAT_URL=receiver.url)

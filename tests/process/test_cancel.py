@@ -17,7 +17,7 @@ def test_a_running_job_ends_when_its_handler_looks(installation: Installation, t
     told = installation.run("mayfly", "cancel", str(job_id), "--reason", "a mistake")
     cycle.wait(60)
 
-    assert (told.returncode, told.stdout) == (0, "0 jobs cancelled. 1 run and were told to end.\n")
+    assert (told.returncode, told.stdout) == (0, "0 jobs cancelled. 1 running job asked to stop.\n")
     row = installation.job(job_id)
     assert (row.status, row.last_error) == ("cancelled", "seen after a while")
     assert row.cancel_reason.endswith(": a mistake")
@@ -70,7 +70,7 @@ def test_one_waiting_job_is_cancelled_without_a_question(embedded: Installation)
 
     first, second = (embedded.run("mayfly", "cancel", str(job_id), "--reason", "a mistake") for _ in range(2))
 
-    assert (first.returncode, first.stdout, first.stderr) == (0, "1 jobs cancelled.\n", "")
+    assert (first.returncode, first.stdout, first.stderr) == (0, "1 job cancelled.\n", "")
     assert second.stdout == "No unfinished job was found; nothing was changed.\n"
     assert embedded.job(job_id).last_error.startswith("cancelled by ")
     assert embedded.job(job_id).last_error.endswith(": a mistake")
@@ -86,7 +86,7 @@ def test_many_are_not_cancelled_where_nobody_can_answer(embedded: Installation) 
     done = embedded.run("mayfly", "cancel", "--group", "campaign-7", "--yes")
 
     assert asked.returncode == 64
-    assert "Cancel 3 jobs? Nobody is here to answer: say so with --yes." in asked.stderr
+    assert "Cancel 3 jobs? No terminal to ask on; use --yes." in asked.stderr
     assert counted.stdout == "3 jobs would be cancelled; nothing was changed.\n"
     assert (done.returncode, done.stdout) == (0, "3 jobs cancelled.\n")
     assert embedded.statuses() == {"cancelled": 3}
@@ -113,8 +113,8 @@ def test_a_filter_of_the_command_line_means_what_it_says(embedded: Installation)
         (("--status", "pending"), "Select jobs by"),
         (("--status", "done", "--lane", "x"), "'done' is not one of 'pending', 'processing'"),
         (("twelve",), "'twelve' is not a valid integer"),
-        (("0",), "id=0: must be a whole number above 0"),
-        (("--lane", "mail", "--older-than", "yesterday"), "'yesterday' is no time; write 90s, 5m, 2h or 1d"),
+        (("0",), "id=0: must be a positive integer"),
+        (("--lane", "mail", "--older-than", "yesterday"), "'yesterday' is not a duration; write 90s, 5m, 2h or 1d"),
         (("--lane", "mail", "--older-than", "999999999d"), "within a hundred years"),
     ],
 )

@@ -72,12 +72,12 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
     ("arguments", "given", "sentence"),
     [
         (("sleep", "[1]"), "", "must be a JSON object, not list"),
-        (("sleep", "{bad"), "", "is no JSON"),
+        (("sleep", "{bad"), "", "is not JSON"),
         (("sleep", '{"seconds": "long"}'), "", "seconds: Input should be a valid number"),
         (("sleep", "-"), '{}\n{"seconds": -1}\n', "Line 2: The payload of sleep is refused"),
-        (("noop", "-"), "{}\nnonsense\n", "Line 2: 'nonsense' is no JSON"),
-        (("noop", "--run-at", "tomorrow"), "", "'tomorrow' is no time"),
-        (("noop", "--run-at", "2031-05-04T12:00"), "", "is no time with a zone; write 2026-05-04T12:00+02:00"),
+        (("noop", "-"), "{}\nnonsense\n", "Line 2: 'nonsense' is not JSON"),
+        (("noop", "--run-at", "tomorrow"), "", "'tomorrow' is not a time"),
+        (("noop", "--run-at", "2031-05-04T12:00"), "", "is not a time with a zone; write 2026-05-04T12:00+02:00"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "left out where run_at is given"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
         (("noop", "--unique", "for 1h"), "", "unique='for 1h': must be left out without a unique_key"),
@@ -88,7 +88,7 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
             "'merge' is not one of",
         ),
         (("noop", "--expires-at", "2020-05-04T12:00Z"), "", "must be later than now"),
-        (("noop", "--expires-at", "soon"), "", "'soon' is no time"),
+        (("noop", "--expires-at", "soon"), "", "'soon' is not a time"),
         (("noop", "--expires-in", "-1"), "", "must be more than 0 seconds"),
         (("noop", "--max-attempts", "0"), "", "max_attempts=0: must be a whole number from 1 to 1000"),
         (("noop", "--lane", "x" * 65), "", "a text of 1 to 64 characters"),
@@ -134,6 +134,15 @@ def test_migrate_says_what_it_did_and_can_be_repeated(database_url: str, embedde
 
     assert (first.returncode, first.stdout) == (0, "Migrated the schema from nothing to version 0007.\n")
     assert (second.returncode, second.stdout) == (0, "The schema is up to date (version 0007).\n")
+
+
+def test_migrate_app_without_handlers_says_what_to_do(embedded: Installation) -> None:
+    """A sentence, and no traceback."""
+    ran = mayfly(embedded, "migrate", "--app", HANDLERS="no_such_module")
+
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("There is no module no_such_module. Put it into MAYFLY_HOME")
+    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_migrate_prints_sql_without_touching_the_database(database_url: str, embedded: Installation) -> None:
@@ -205,7 +214,7 @@ def test_doctor_tells_that_cron_has_stopped(embedded: Installation) -> None:
     ran = mayfly(embedded, "doctor")
 
     assert ran.returncode == 1
-    assert "is cron running?" in ran.stdout
+    assert "is cron running there?" in ran.stdout
 
 
 def test_doctor_tells_of_missing_tables(database_url: str, embedded: Installation) -> None:

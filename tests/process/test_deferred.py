@@ -80,7 +80,7 @@ def test_people_are_told(embedded: Installation) -> None:
     why = embedded.run("mayfly", "why", str(second), **WINDOW)
     plan = embedded.dispatch("--dry-run", **WINDOW)
 
-    assert "It was given back: its type usually takes up to 8 s" in why.stdout
+    assert "It was released: its type usually takes up to 8 s" in why.stdout
     assert "Not started with less than their usual time left: nap 8 s." in plan.stdout
 
 

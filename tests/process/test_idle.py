@@ -1,5 +1,4 @@
-"""The idle minute, in real processes: what it imports, that it tells and records what the full path does, and
-that in any doubt the full path runs as if there were no other."""
+"""The idle minute, in real processes: what it imports, what it logs and records, and when a minute is not idle."""
 
 import json
 import os
@@ -8,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -27,12 +25,11 @@ from tests.process.schedules import make_due, settle, write_schedule
 from tests.tables import cycles, locks
 
 MINUTE = ("-m", "dispatcher")
-FULL_PATH = ("-c", "from dispatcher.cli import main; main()")
 IMPORT = re.compile(r"^import time: .*\| +(\S+)\n", re.MULTILINE)
 
 
 class Run:
-    """A process that has told what it imported."""
+    """A process, and the modules that it has imported."""
 
     def __init__(self, installation: Installation, *arguments: str, **settings: str) -> None:
         done = subprocess.run(
@@ -49,8 +46,8 @@ class Run:
         self.modules = set(IMPORT.findall(done.stderr))
 
     @property
-    def was_full_path(self) -> bool:
-        return "dispatcher.cli" in self.modules
+    def was_idle(self) -> bool:
+        return "dispatcher.supervise" not in self.modules
 
 
 def leave_snapshot(installation: Installation, **settings: str) -> None:
@@ -59,29 +56,34 @@ def leave_snapshot(installation: Installation, **settings: str) -> None:
     assert Run(installation, "-c", script, **settings).returncode == 0
 
 
-def masked(text: str, home: Path) -> str:
-    """Without what differs from one run to the next: times, numbers, where it was, what runners imported."""
-    told = re.sub(r".* printed: import time: .*\n", "", text.replace(str(home), "HOME"))
-    return re.sub(r"\d+", "#", told)
+def masked(text: str) -> str:
+    """Without what differs from one run to the next: times and numbers."""
+    return re.sub(r"\d+", "#", text)
+
+
+def leave_stale_page(installation: Installation) -> None:
+    """A reason for a full cycle that has nothing to do."""
+    page_path(open_state_dir(load(installation.environment()).settings), "worker-1").write_bytes(b"")
 
 
 # --- what it costs ----------------------------------------------------------------------------------------
 
-# Python does not tell of the one module that is imported by a text: the dialect of this very database.
+# -X importtime does not list the one module that is imported by name: the dialect of this database.
 OURS = {
-    *("dispatcher", "dispatcher.lock", "dispatcher.idle"),
+    "dispatcher",
+    *(f"dispatcher.{module}" for module in ("context", "cycle", "idle", "lock", "summary")),
     *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".format", ".log", ".log_messages")),
     *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".errors", ".pool", ".url")),
     *(f"mayfly.db.dialects{module}" for module in ("", ".base")),
-    *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".statements")),
-    *(f"mayfly.process{module}" for module in ("", ".exits", ".state_dir")),
+    *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".plan_lock")),
+    *(f"mayfly.process{module}" for module in ("", ".exits", ".identity", ".state_dir")),
     *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".next_due")),
     *(f"mayfly.schema{module}" for module in ("", ".tables", ".version")),
     *(f"mayfly.settings{module}" for module in ("", ".snapshot", ".sources", ".values")),
 }
 STANDARD = {"collections", "contextlib", "datetime", "enum", "fcntl", "functools", "io", "os", "pathlib", "pwd", "re"}
-STANDARD |= {"stat", "sys", "threading", "time", "types", "typing", "urllib"}
+STANDARD |= {"select", "signal", "stat", "sys", "threading", "time", "types", "typing", "urllib"}
 STANDARD |= {"json", "_sha256" if sys.version_info < (3, 12) else "_sha2"}  # for the snapshot of the settings
 HEAVY = {"alembic", "asyncio", "click", "dataclasses", "hashlib", "psutil", "pydantic", "sqlalchemy", "tomllib"}
 
@@ -113,7 +115,7 @@ def test_an_idle_cycle_imports_only_what_is_listed_here(installation: Installati
     assert (idle.modules - bare) & HEAVY == set()
 
 
-DEAR = {"sqlalchemy", "pydantic", "pydantic_settings", "dotenv", "alembic"}
+HEAVY_PACKAGES = {"sqlalchemy", "pydantic", "pydantic_settings", "dotenv", "alembic"}
 OTHERS = {
     "sqlite": {"pymysql", "psycopg"},
     "mariadb": {"psycopg", "sqlite3"},
@@ -123,19 +125,19 @@ OTHERS = {
 
 
 @pytest.mark.every_database
-def test_a_cycle_with_work_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
+def test_a_cycle_with_work_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
     """SQLAlchemy and pydantic above all; and without the other databases: each of these costs 20 ms and more."""
     leave_snapshot(installation)
     installation.enqueue("noop")
 
     worked = Run(installation, *MINUTE)
 
-    assert worked.was_full_path
+    assert not worked.was_idle
     assert "Workers spawned: 1" in installation.log
-    assert (DEAR | OTHERS[engine_name]) & worked.modules == set()
+    assert (HEAVY_PACKAGES | OTHERS[engine_name]) & worked.modules == set()
 
 
-def test_a_runner_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
+def test_a_runner_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
     """From its claim to its last settlement, where no handler asks for more."""
     installation.dispatch()
     leave_snapshot(installation, HANDLERS="tests.process.plain")
@@ -144,11 +146,11 @@ def test_a_runner_does_without_what_is_dear(installation: Installation, engine_n
     ran = Run(installation, "-m", "runner", HANDLERS="tests.process.plain")
 
     assert (ran.returncode, installation.job(job_id).status) == (0, "done")
-    assert (DEAR | OTHERS[engine_name]) & ran.modules == set()
+    assert (HEAVY_PACKAGES | OTHERS[engine_name]) & ran.modules == set()
 
 
-def test_to_enqueue_does_without_what_is_dear(installation: Installation, engine_name: str) -> None:
-    """One by one and many at once, with and without a delay: an application has dear imports enough."""
+def test_to_enqueue_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
+    """One by one and many at once, with and without a delay: an application has heavy imports enough."""
     installation.dispatch()
     leave_snapshot(installation, HANDLERS="tests.process.plain")
     script = (
@@ -158,10 +160,12 @@ def test_to_enqueue_does_without_what_is_dear(installation: Installation, engine
     enqueued = Run(installation, "-c", script, HANDLERS="tests.process.plain")
 
     assert (enqueued.returncode, installation.statuses()) == (0, {"pending": 3})
-    assert (DEAR | OTHERS[engine_name]) & enqueued.modules == set()
+    assert (HEAVY_PACKAGES | OTHERS[engine_name]) & enqueued.modules == set()
 
 
-@pytest.mark.parametrize(("arguments", "code", "told"), [((), 0, ""), (("--dry",), 64, "No such option")])
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"), [((), 0, ""), (("--dry",), 64, "No such option"), (("--lane", "default"), 0, "")]
+)
 def test_a_cycle_with_work_ends_as_soon_as_it_is_over(
     embedded: Installation, arguments: tuple[str, ...], code: int, told: str
 ) -> None:
@@ -170,7 +174,7 @@ def test_a_cycle_with_work_ends_as_soon_as_it_is_over(
 
     run = Run(embedded, "-c", f"import atexit\natexit.register(print, 'taken down')\n{RUN_MINUTE}", *arguments)
 
-    assert (run.was_full_path, run.returncode, run.stdout) == (True, code, "")
+    assert (run.returncode, run.stdout) == (code, "")
     assert told in run.stderr
 
 
@@ -193,18 +197,20 @@ def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> Non
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_an_idle_cycle_leaves_what_the_full_path_leaves(installation: Installation, log_format: str) -> None:
+def test_an_idle_cycle_leaves_what_a_full_cycle_without_work_leaves(
+    installation: Installation, log_format: str
+) -> None:
     """The same lines in the log, the same row, and a free lock whose number has grown."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
     runs: list[Run] = []
     logs: list[str] = []
-    for way in (MINUTE, FULL_PATH):
+    for arrange in (nothing, leave_stale_page):
+        arrange(installation)
         log_dir = installation.home / f"logs-{len(runs)}"
-        runs.append(Run(installation, *way, LOG_FORMAT=log_format, LOG_DIR=str(log_dir)))
-        logs.append(masked((log_dir / "dispatcher.log").read_text(), log_dir))
+        runs.append(Run(installation, *MINUTE, LOG_FORMAT=log_format, LOG_DIR=str(log_dir)))
+        logs.append(masked((log_dir / "dispatcher.log").read_text()))
 
-    idle, full = runs
-    assert (idle.was_full_path, full.was_full_path) == (False, True)
+    assert [run.was_idle for run in runs] == [True, False]
     assert [(run.returncode, run.stdout, run.stderr) for run in runs] == [(0, "", "")] * 2
     assert logs[0] == logs[1]
     first, second = installation.rows(select(cycles).order_by(cycles.c.id))
@@ -216,6 +222,28 @@ def test_an_idle_cycle_leaves_what_the_full_path_leaves(installation: Installati
     assert (lock.holder, lock.lease_until, lock.number) == (None, None, second.id)
 
 
+def test_the_log_of_an_idle_cycle(embedded: Installation) -> None:
+    """Line by line: operators grep for these."""
+    embedded.dispatch()
+    (embedded.home / "logs" / "dispatcher.log").unlink()
+
+    assert Run(embedded, *MINUTE).was_idle
+
+    assert [line.partition("[DISPATCHER] ")[2] for line in masked(embedded.log).splitlines()] == [
+        "Dispatch cycle started at #-#-#T#:#:#+#:#",
+        "Database connection verified (SQLite #.#.#)",
+        "Pending jobs: #",
+        "No pending jobs, skipping worker spawn",
+        "Dispatch Summary:",
+        "Pending jobs: #",
+        "Workers spawned: #",
+        "Successful workers: #",
+        "Failed workers: #",
+        "Total duration: #ms",
+        "Avg worker duration: -",
+    ]
+
+
 def without_times(row: Any) -> dict[str, Any]:
     own = ("id", "started_at", "finished_at", "duration_ms")
     return {name: value for name, value in row._mapping.items() if name not in own}
@@ -225,7 +253,7 @@ def test_idle_cycles_follow_each_other(installation: Installation) -> None:
     """Each with a number above the last, in the same log."""
     installation.dispatch()
 
-    assert [Run(installation, *MINUTE).was_full_path for _ in range(3)] == [False] * 3
+    assert [Run(installation, *MINUTE).was_idle for _ in range(3)] == [True] * 3
 
     numbers = [row.id for row in installation.rows(select(cycles).order_by(cycles.c.started_at))]
     assert numbers == sorted(set(numbers))
@@ -233,7 +261,7 @@ def test_idle_cycles_follow_each_other(installation: Installation) -> None:
 
 
 def test_schedules_that_are_not_due_leave_a_cycle_idle(installation: Installation) -> None:
-    """After one full cycle has read them; an edit, or the due time of one, is for the full path again."""
+    """After one full cycle has read them; an edit, or the due time of one, needs a full cycle again."""
     file = write_schedule(installation, "0 0 1 1 * noop", "# 0 0 1 1 * sleep")
     settle(file)
     installation.dispatch()
@@ -247,33 +275,33 @@ def test_schedules_that_are_not_due_leave_a_cycle_idle(installation: Installatio
     make_due(installation)
     due = Run(installation, *MINUTE)
 
-    assert [each.was_full_path for each in idle] == [False] * 3
+    assert [each.was_idle for each in idle] == [True] * 3
     assert not any({"cronsim", "mayfly.schedules.parse"} & each.modules for each in idle)
-    assert (edited.was_full_path, due.was_full_path) == (True, True)
+    assert (edited.was_idle, due.was_idle) == (False, False)
     assert "cronsim" in edited.modules
 
 
-def test_who_has_no_schedules_does_not_pay_for_them(embedded: Installation) -> None:
-    """Not even on the full path."""
+def test_an_installation_without_schedules_does_not_import_their_parser(embedded: Installation) -> None:
+    """Not even in a full cycle."""
     embedded.dispatch()
+    leave_stale_page(embedded)
 
-    full = Run(embedded, *FULL_PATH)
+    full = Run(embedded, *MINUTE)
 
-    assert full.was_full_path
+    assert not full.was_idle
     assert {"cronsim", "mayfly.schedules.parse"} & full.modules == set()
 
 
-def test_a_log_that_cannot_be_written_is_told_of_as_by_the_full_path(embedded: Installation) -> None:
-    """The cycle is recorded all the same."""
+def test_a_log_that_cannot_be_written_is_reported_on_stderr(embedded: Installation) -> None:
+    """Once; the cycle is recorded all the same."""
     embedded.dispatch()
     (embedded.home / "file").touch()
 
-    idle, full = (Run(embedded, *way, LOG_DIR=str(embedded.home / "file")) for way in (MINUTE, FULL_PATH))
+    idle = Run(embedded, *MINUTE, LOG_DIR=str(embedded.home / "file"))
 
-    assert (idle.was_full_path, full.was_full_path) == (False, True)
-    assert "cannot be written" in idle.stderr
-    assert (idle.returncode, idle.stdout, idle.stderr) == (full.returncode, full.stdout, full.stderr)
-    assert len(embedded.rows(select(cycles))) == 3
+    assert (idle.was_idle, idle.returncode, idle.stdout) == (True, 0, "")
+    assert idle.stderr.count("cannot be written") == 1
+    assert len(embedded.rows(select(cycles))) == 2
 
 
 # --- what is asked ----------------------------------------------------------------------------------------
@@ -302,36 +330,37 @@ Connection.execute, Connection.execute_many = told, told_of_many
 """
 RUN_MINUTE = "import runpy; runpy.run_module('dispatcher', run_name='__main__', alter_sys=True)"
 
-# What a full cycle asks and does when it is idle, and why the probe need not.
+# What a full cycle without work queries and writes, and why the idle check need not.
 LEFT_OUT = {
-    r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND lease_until <= <time>": "it asks for any",
-    r"SELECT lane, COUNT\(\*\) FROM mayfly_runners .*": "it has seen that there are no live runners",
-    r"SELECT COUNT\(\*\) FROM mayfly_runners .*": "it has seen that there are no live runners",
-    r"SELECT .* FROM mayfly_pauses": "what is paused can only be less to do",
-    r"SELECT .* FROM mayfly_schedules": "the full path has noted when the next is due",
+    r"SELECT .* FROM mayfly_jobs .*status = 'processing' AND lease_until <= <time>": "it asks for any in progress",
+    r"SELECT worker_id, cycle_id, .* FROM mayfly_runners WHERE finished_at IS NULL": "it asks for any live runner",
+    r"SELECT lane, COUNT\(\*\) FROM mayfly_runners .*": "there are no live runners",
+    r"SELECT COUNT\(\*\) FROM mayfly_runners .*": "there are no live runners",
+    r"SELECT .* FROM mayfly_pauses": "a pause can only reduce the work",
+    r"SELECT .* FROM mayfly_schedules": "a full cycle has noted when the next one is due",
     r"SELECT .* FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
     r"DELETE FROM mayfly_totals WHERE cycle_id = <number>": "a new cycle has none",
-    r"SELECT DISTINCT cycle_id FROM mayfly_totals .*": "they are counted where they are; who has work adds them up",
-    r"SELECT number FROM mayfly_locks WHERE name = 'counted'.*": "whoever prunes counts before, and so soon enough",
+    r"SELECT DISTINCT cycle_id FROM mayfly_totals .*": "the next full cycle adds them up",
+    r"SELECT number FROM mayfly_locks WHERE name = 'counted'.*": "pruning counts first, and so soon enough",
     r"SELECT worker_id FROM mayfly_runners .*cycle_id = <number>": "a new cycle has none",
-    r"SELECT COUNT\(\*\) FROM mayfly_batches WHERE completed_at >= .*": "it has completed none",
+    r"SELECT COUNT\(\*\) FROM mayfly_batches WHERE completed_at >= .*": "there are no finished batches",
 }
 
 
 @pytest.mark.every_database
-def test_the_probe_asks_all_that_the_full_path_asks(installation: Installation) -> None:
-    """What somebody adds to the cycle fails here, until the probe asks about it too or is known not to need to."""
+def test_the_idle_check_asks_all_that_a_full_cycle_asks(installation: Installation) -> None:
+    """A new query in the cycle fails here, until the idle check has it too or is known not to need it."""
     installation.enqueue("noop", run_at=installation.now() + timedelta(hours=1))
     settle(write_schedule(installation, "0 0 1 1 * noop"))
     installation.dispatch()  # so that the lock has a number as later ones have it, and the schedule is known
-    told = {"KEEP_DEAD_DAYS": "30"}
-    full = statements(Run(installation, "-c", f"{RECORD}{FULL_PATH[1]}", **told))
-    probed = statements(Run(installation, "-c", f"{RECORD}{RUN_MINUTE}", **told))
+    script = f"{RECORD}{RUN_MINUTE}"
+    idle = statements(Run(installation, "-c", script, KEEP_DEAD_DAYS="30"))
+    leave_stale_page(installation)
+    full = statements(Run(installation, "-c", script, KEEP_DEAD_DAYS="30"))
 
-    assert len(probed) > 10
-    missing = [each for each in full - probed if not any(re.fullmatch(known, each) for known in LEFT_OUT)]
+    assert len(idle) > 10
+    missing = [each for each in full - idle if not any(re.fullmatch(known, each) for known in LEFT_OUT)]
     assert missing == []
-    assert {each.split(" WHERE ")[1] for each in probed - full} <= {"lane = 'default' AND status = 'processing'"}
 
 
 def statements(run: Run) -> set[str]:
@@ -363,7 +392,7 @@ def literal(value: Any) -> str:
     return "<time>" if value == "<time>" else f"'{value}'"
 
 
-# --- in doubt ---------------------------------------------------------------------------------------------
+# --- minutes that are not idle, and failures ---------------------------------------------------------------
 
 
 def nothing(_installation: Installation) -> None:
@@ -416,11 +445,6 @@ def old_cycle(installation: Installation) -> None:
     installation.execute(f"INSERT INTO mayfly_cycles (id, host, started_at) VALUES {row}")
 
 
-def stale_page(installation: Installation) -> None:
-    path = page_path(open_state_dir(load(installation.environment()).settings), "worker-1")
-    path.write_bytes(b"")
-
-
 def open_state(installation: Installation) -> None:
     (installation.home / "state").mkdir()
     (installation.home / "state").chmod(0o777)
@@ -430,77 +454,135 @@ def misspelled_toml(installation: Installation) -> None:
     (installation.home / "mayfly.toml").write_text("batch_siz = 5\n")
 
 
-DOUBTS: dict[str, tuple[Callable[[Installation], None], tuple[str, ...], dict[str, str]]] = {
-    "no database yet": (remove_database, (), {}),
-    "an empty file": (empty_database, (), {}),
-    "no database": (break_database, (), {}),
-    "no tables": (drop_table, (), {}),
-    "a newer schema": (newer_schema, (), {}),
-    "a due job": (due_job, (), {}),
-    "a schedule": (schedule, (), {}),
-    "a schedule that is refused": (wrong_schedule, (), {}),
-    "a schedule file that is missing": (nothing, (), {"SCHEDULE_FILES": "nowhere"}),
-    "a lost job": (lost_job, (), {}),
-    "something to prune": (old_cycle, (), {}),
-    "a page that was left behind": (stale_page, (), {}),
-    "a lane by name": (delayed_job, ("--lane", "default"), {}),
-    "an unknown lane": (delayed_job, ("--lane", "defautl"), {}),
-    "a dry run": (nothing, ("--dry-run",), {}),
-    "an unknown option": (nothing, ("--dry",), {}),
-    "a wrong setting": (nothing, (), {"BATCH_SIZE": "0"}),
-    "a setting in doubt": (nothing, (), {"BATCH_SIZ": "5"}),
-    "a setting that does not fit another": (nothing, (), {"WORKER_TIMEOUT": "56"}),
-    "a misspelled setting in mayfly.toml": (misspelled_toml, (), {}),
-    "a secret that is missing": (nothing, (), {"DATABASE_URL_FILE": "nowhere", "DATABASE_URL": ""}),
-    "a log that goes elsewhere": (nothing, (), {"LOG_TO": "stdout"}),
-    "a state directory that others can write": (open_state, (), {}),
-    "a server that is not there": (nothing, (), {"DATABASE_URL": "mysql://mayfly@127.0.0.1:1/mayfly"}),
+Arrange = Callable[[Installation], None]
+WORK: dict[str, tuple[Arrange, dict[str, str], str]] = {
+    "a due job": (due_job, {}, "Workers spawned: 1"),
+    "a lost job": (lost_job, {}, "Rescued 1 job of worker-1"),
+    "a schedule": (schedule, {}, "Pending jobs: 0"),
+    "something to prune": (old_cycle, {}, "Pruned 1 old row"),
+    "a status page that was left behind": (leave_stale_page, {}, "Pending jobs: 0"),
+    "a dispatcher that lingers": (nothing, {"LINGER": "0.1"}, "Pending jobs: 0"),
+}
+IDLE: dict[str, tuple[Arrange, tuple[str, ...], dict[str, str], str]] = {
+    "no work": (nothing, (), {}, "No pending jobs"),
+    "an existing lane by name": (delayed_job, ("--lane", "default"), {}, "No pending jobs"),
+    "a setting with a warning": (nothing, (), {"BATCH_SIZ": "5"}, "WARNING: .*BATCH_SIZ"),
+}
+FAILURES: dict[str, tuple[Arrange, tuple[str, ...], dict[str, str], int, str]] = {
+    "no database": (break_database, (), {}, 1, "not a database"),
+    "no tables": (drop_table, (), {}, 1, "mayfly migrate"),
+    "a newer schema": (newer_schema, (), {}, 1, "9999"),
+    "a schedule that is refused": (wrong_schedule, (), {}, 1, "cron.d/schedule"),
+    "a schedule file that is missing": (nothing, (), {"SCHEDULE_FILES": "nowhere"}, 1, "nowhere"),
+    "an unknown lane": (delayed_job, ("--lane", "defautl"), {}, 64, "default"),
+    "an unknown option": (nothing, ("--dry",), {}, 64, "No such option"),
+    "a wrong setting": (nothing, (), {"BATCH_SIZE": "0"}, 64, "BATCH_SIZE"),
+    "settings that do not fit": (nothing, (), {"WORKER_TIMEOUT": "56"}, 64, "WORKER_TIMEOUT"),
+    "a misspelled setting in mayfly.toml": (misspelled_toml, (), {}, 64, "batch_siz"),
+    "a secret that is missing": (
+        nothing,
+        (),
+        {"DATABASE_URL_FILE": "nowhere", "DATABASE_URL": ""},
+        64,
+        "DATABASE_URL",
+    ),
+    "a state directory that others can write": (open_state, (), {}, 1, "can be written by others"),
+    "a server that is not there": (nothing, (), {"DATABASE_URL": "mysql://mayfly@127.0.0.1:1/mayfly"}, 1, "reached"),
 }
 
 
-# Each starts two interpreters. The others are for scripts/test --all.
-USUAL_DOUBTS = {
-    *("a lost job", "something to prune", "a page that was left behind", "a lane by name"),
-    *("a wrong setting", "a setting in doubt", "a log that goes elsewhere", "a server that is not there"),
-}
+@pytest.mark.parametrize("work", WORK)
+def test_work_is_noticed(tmp_path: Path, work: str) -> None:
+    """A full cycle runs, with the lock, the log and the row of the same one cycle."""
+    arrange, settings, logged = WORK[work]
+    installation = arranged(tmp_path, arrange)
+    before = len(installation.rows(select(cycles)))
+
+    run = Run(installation, *MINUTE, **settings)
+
+    assert (run.was_idle, run.returncode, run.stdout, run.stderr) == (False, 0, "", "")
+    assert re.search(logged, installation.log)
+    assert installation.log.count("Dispatch cycle started at") == installation.log.count("Dispatch Summary:") == 1
+    assert installation.log.count("Database connection verified") == 1
+    assert len(installation.rows(select(cycles))) == before + (work != "something to prune")
 
 
-@pytest.mark.parametrize(
-    "doubt", [pytest.param(name, marks=() if name in USUAL_DOUBTS else pytest.mark.slow) for name in DOUBTS]
-)
-def test_in_doubt_the_full_path_runs_as_if_there_were_no_other(tmp_path: Path, doubt: str) -> None:
-    """The same exit code, the same words in the same places, the same rows."""
-    arrange, arguments, settings = DOUBTS[doubt]
-    one, other = (arranged(tmp_path / name, arrange) for name in ("one", "other"))
-    with ThreadPoolExecutor() as pool:
-        minute = pool.submit(Run, one, *MINUTE, *arguments, **settings)
-        full_path = pool.submit(Run, other, *FULL_PATH, *arguments, **settings)
+@pytest.mark.parametrize("case", IDLE)
+def test_without_work_a_minute_is_idle(tmp_path: Path, case: str) -> None:
+    """However it was started."""
+    arrange, arguments, settings, logged = IDLE[case]
+    installation = arranged(tmp_path, arrange)
 
-    assert minute.result().was_full_path
-    assert outcome(minute.result(), one) == outcome(full_path.result(), other)
+    run = Run(installation, *MINUTE, *arguments, **settings)
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    assert "Workers spawned: 0" in installation.log
+    assert re.search(logged, installation.log)
+    assert len(installation.rows(select(cycles))) == 1
 
 
-def test_without_a_doubt_there_is_no_full_path(tmp_path: Path) -> None:
-    """Or the test above would show nothing."""
-    assert not Run(arranged(tmp_path / "one", nothing), *MINUTE).was_full_path
+@pytest.mark.parametrize("arrange", [remove_database, empty_database])
+def test_a_missing_file_is_created(tmp_path: Path, arrange: Arrange) -> None:
+    """By the first cycle, which is recorded in it."""
+    installation = arranged(tmp_path, arrange)
+
+    run = Run(installation, *MINUTE)
+
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    assert len(installation.rows(select(cycles))) == 1
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_a_failure_is_one_sentence_and_an_exit_code(tmp_path: Path, failure: str) -> None:
+    """On stderr, which cron mails."""
+    arrange, arguments, settings, code, sentence = FAILURES[failure]
+    installation = arranged(tmp_path, arrange)
+
+    run = Run(installation, *MINUTE, *arguments, **settings)
+
+    assert (run.returncode, run.stdout) == (code, "")
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
+    """No row, no log, no directory."""
+    installation = arranged(tmp_path, nothing)
+
+    run = Run(installation, *MINUTE, "--dry-run")
+
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.endswith("Pending jobs: 0. Runners planned: 0. Nothing was changed.\n")
+    assert installation.rows(select(cycles)) == []
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["mayfly.db"]
+
+
+def test_an_idle_cycle_logs_to_stdout_where_that_is_asked_for(tmp_path: Path) -> None:
+    """LOG_TO changes where the lines go, and nothing else."""
+    installation = arranged(tmp_path, nothing)
+
+    run = Run(installation, *MINUTE, LOG_TO="stdout")
+
+    assert (run.was_idle, run.returncode, run.stderr) == (True, 0, "")
+    assert "Dispatch Summary:" in run.stdout
+    assert not (tmp_path / "logs").exists()
 
 
 def test_a_file_that_lost_its_journal_mode_has_it_again(tmp_path: Path) -> None:
     """A copy may have; readers would wait for writers."""
-    installation = arranged(tmp_path / "one", nothing)
-    file = tmp_path / "one" / "mayfly.db"
+    installation = arranged(tmp_path, nothing)
+    file = tmp_path / "mayfly.db"
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
 
     idle = Run(installation, *MINUTE)
 
-    assert (idle.returncode, idle.was_full_path) == (0, False)
+    assert (idle.returncode, idle.was_idle) == (0, True)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
 
 
-def arranged(home: Path, arrange: Callable[[Installation], None]) -> Installation:
-    home.mkdir()
+def arranged(home: Path, arrange: Arrange) -> Installation:
     installation = Installation(home, f"sqlite:///{home}/mayfly.db")
     create_embedded(installation.url)
     installation.rows("SELECT 1")  # the first connection switches WAL on
@@ -510,24 +592,8 @@ def arranged(home: Path, arrange: Callable[[Installation], None]) -> Installatio
     return installation
 
 
-def outcome(run: Run, installation: Installation) -> tuple[Any, ...]:
-    """All that the two have in common."""
-    told = [masked(text, installation.home) for text in (run.stdout, run.stderr, installation.log)]
-    recorded = cycles_in(installation)
-    installation.end()
-    return run.returncode, *told, recorded
-
-
-def cycles_in(installation: Installation) -> int | None:
-    """How many were recorded; none where there is no database."""
-    try:
-        return len(installation.rows("SELECT id FROM mayfly_cycles"))
-    except Exception:
-        return None
-
-
-def test_a_host_whose_lock_is_held_is_left_to_the_full_path(embedded: Installation) -> None:
-    """It says that this cycle was skipped."""
+def test_a_cycle_is_skipped_while_the_lock_is_held(embedded: Installation) -> None:
+    """By another dispatcher of this host."""
     embedded.dispatch()
     lock = take_lock(lock_path(open_state_dir(load(embedded.environment()).settings)))
     assert lock is not None
@@ -535,13 +601,13 @@ def test_a_host_whose_lock_is_held_is_left_to_the_full_path(embedded: Installati
     skipped = Run(embedded, *MINUTE)
     lock.close()
 
-    assert (skipped.was_full_path, skipped.returncode) == (True, 0)
+    assert skipped.returncode == 0
     assert embedded.log.endswith("Skipped: the previous cycle of this host still holds the lock\n")
-    assert not Run(embedded, *MINUTE).was_full_path
+    assert len(embedded.rows(select(cycles))) == 1
 
 
-def test_who_watches_gets_the_full_path(embedded: Installation) -> None:
-    """On a terminal the dispatcher shows what it does."""
+def test_a_terminal_shows_the_log_of_an_idle_cycle(embedded: Installation) -> None:
+    """As of any other cycle."""
     embedded.dispatch()
     ours, theirs = os.openpty()
     with subprocess.Popen([sys.executable, *MINUTE], env=embedded.environment(), cwd="/", stderr=theirs) as watched:

@@ -45,7 +45,7 @@ def test_what_comes_while_it_lingers_starts_soon(installation: Installation) -> 
     for job in installation.rows(select(jobs)):
         assert job.started_at - job.created_at < SOON
     assert len(installation.rows(select(cycles))) == 1
-    assert "Looks while lingering: " in installation.log
+    assert "Polls while lingering: " in installation.log
 
 
 def test_a_runner_waits_for_more_in_its_lane(embedded: Installation) -> None:
@@ -233,7 +233,7 @@ def test_a_dry_run_says_who_lingers(embedded: Installation) -> None:
 
     shown = embedded.dispatch("--dry-run", LINGER="55", LANES__SLOW__LINGER="0")
 
-    last = "Then it lingers and looks every 0.25 s: all lanes 55 s, slow 0 s."
+    last = "Then it lingers and polls every 0.25 s: all lanes 55 s, slow 0 s."
     assert (shown.returncode, shown.stdout.splitlines()[-1]) == (0, last)
 
 
@@ -256,7 +256,7 @@ def test_interrupt_ends_the_dispatchers_of_this_host(embedded: Installation) -> 
     }
     assert (shown.returncode, set(shown.stdout.splitlines())) == (0, lines)
     assert hasty.returncode == 1
-    assert f"Dispatcher {first.pid} is still there after 0.1 s" in hasty.stdout
+    assert f"Dispatcher {first.pid} is still alive after 0.1 s" in hasty.stdout
     assert (patient.returncode, patient.stderr) == (0, "")
     for dispatcher in (first, second):
         assert (dispatcher.communicate(timeout=60), dispatcher.returncode) == (("", ""), 0)

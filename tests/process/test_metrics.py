@@ -177,6 +177,7 @@ def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installatio
     embedded.dispatch()  # leaves a snapshot of the settings: validating them imports much more
     embedded.enqueue("noop")
     watching = (
+        "dispatcher.notify",
         "mayfly.alerts",
         "mayfly.monitoring.metrics",
         "prometheus_client",
@@ -197,5 +198,5 @@ def test_a_cycle_that_nobody_watches_imports_nothing_of_it(embedded: Installatio
     )
 
     modules = set(re.findall(r"\| +(\S+)$", worked.stderr, re.MULTILINE))
-    assert "dispatcher.notify" in modules
+    assert "dispatcher.supervise" in modules
     assert [each for each in modules if each.startswith(watching)] == []

@@ -43,11 +43,22 @@ def test_a_status_tells_how_it_is_by_its_exit_code(installation: Installation) -
     paused = installation.run("mayfly", "status")
 
     assert [ran.returncode for ran in (before, after, paused)] == [2, 0, 1]
-    assert "No cycle has run within a day: is cron set up?" in before.stdout
+    assert "No cycle has run yet: is cron set up?" in before.stdout
     lane = after.stdout.splitlines()[1].split()
     assert (lane[0], lane[1], lane[5]) == ("default", "0", "3")
-    assert "All is well." in after.stdout
+    assert "No problems." in after.stdout
     assert "Lane default is paused: the vendor is down." in paused.stdout
+
+
+def test_a_status_reports_jobs_that_have_just_died(installation: Installation) -> None:
+    """As /health does: see tests/process/console/test_health.py."""
+    installation.enqueue("fail", count=3, max_attempts=1)
+    installation.dispatch()
+
+    ran = installation.run("mayfly", "status")
+
+    assert ran.returncode == 1
+    assert ran.stdout.endswith("\n3 jobs died in the last hour: 3 in lane default. See `mayfly dead`.\n")
 
 
 def test_a_failed_job_is_found_understood_and_tried_again(installation: Installation) -> None:
@@ -63,7 +74,7 @@ def test_a_failed_job_is_found_understood_and_tried_again(installation: Installa
     assert [job["id"] for job in listed["jobs"]] == [job_id]
     assert "Attempt 1 failed" in shown
     assert "RuntimeError: failing as asked, attempt 1 of 1" in shown
-    assert tried.stdout == "1 jobs due again.\n"
+    assert tried.stdout == "1 job due again.\n"
     assert installation.statuses() == {"pending": 1}
     [deed] = json.loads(installation.run("mayfly", "audit", "--json").stdout)
     assert (deed["verb"], deed["via"], deed["jobs"]) == ("retry", "terminal", 1)
@@ -110,7 +121,7 @@ def test_many_are_changed_only_by_somebody_who_says_so(embedded: Installation) -
         asked.press("y\n")
         yes = asked.wait_for_end()
 
-    assert (refused.returncode, "Retry 3 jobs? Nobody is here to answer" in refused.stderr) == (64, True)
+    assert (refused.returncode, "Retry 3 jobs? No terminal to ask on" in refused.stderr) == (64, True)
     assert (no, before, yes) == (1, {"dead": 3}, 0)
     assert embedded.statuses() == {"cancelled": 3}
 
@@ -124,8 +135,8 @@ def test_progress_is_drawn_where_somebody_watches(embedded: Installation) -> Non
     again = embedded.run("mayfly", "cancel", "--type", "noop", "--yes")
 
     assert (code, "Jobs due again" in watched.text) == (0, True)
-    assert "2500 jobs due again." in watched.text
-    assert (again.stdout, again.stderr) == ("2500 jobs cancelled.\n", "")
+    assert "2,500 jobs due again." in watched.text
+    assert (again.stdout, again.stderr) == ("2,500 jobs cancelled.\n", "")
 
 
 def test_a_delay_is_a_time_from_now_or_a_time(embedded: Installation) -> None:
@@ -136,9 +147,9 @@ def test_a_delay_is_a_time_from_now_or_a_time(embedded: Installation) -> None:
     neither = embedded.run("mayfly", "delay", job_id)
     past = embedded.run("mayfly", "delay", job_id, "--until", "2020-01-01T00:00+00:00")
 
-    assert by.stdout == "1 jobs delayed.\n"
+    assert by.stdout == "1 job delayed.\n"
     assert (neither.returncode, past.returncode) == (64, 64)
-    assert "Say how long by --by, or until when by --until." in neither.stderr
+    assert "Give either --by or --until." in neither.stderr
     assert "is in the past" in past.stderr
 
 
@@ -167,7 +178,7 @@ def test_what_is_old_is_counted_and_deleted(embedded: Installation) -> None:
     asked = embedded.run("mayfly", "prune")
     gone = embedded.run("mayfly", "prune", "--yes")
 
-    assert counted.stdout == "Old enough to go: 3 of mayfly_jobs.\n"
+    assert counted.stdout == "Old rows: 3 of mayfly_jobs.\n"
     assert (asked.returncode, "Delete 3 of mayfly_jobs?" in asked.stderr) == (64, True)
     assert gone.stdout == "3 rows deleted.\n"
     assert [row.verb for row in embedded.rows("SELECT verb FROM mayfly_audit")] == ["prune"]
@@ -216,14 +227,14 @@ def test_who_ends_dispatchers_is_in_the_audit(embedded: Installation) -> None:
     [
         (("show", "12345"), "There is no job 12345"),
         (("show", "0"), "0 is not in the range"),
-        (("jobs", "--after", "nowhere"), "must be what the page before has given as next"),
+        (("jobs", "--after", "nowhere"), "must be the `next` of the previous page"),
         (("jobs", "--status", "lost"), "'lost' is not one of"),
         (("jobs", "--limit", "0"), "0 is not in the range"),
-        (("jobs", "--older-than", "long"), "'long' is no time; write 90s, 5m, 2h or 1d"),
+        (("jobs", "--older-than", "long"), "'long' is not a duration; write 90s, 5m, 2h or 1d"),
         (("retry",), "Select jobs by id, group, lane, type, error or age"),
         (("discard", "--status", "done", "--lane", "a"), "'done' is not"),
-        (("retry", "0"), "id=0: must be a whole number above 0"),
-        (("lanes", "set", "mail", "max_workers=0"), "max_workers=0: must be a whole number from 1 to 1000"),
+        (("retry", "0"), "id=0: must be a positive integer"),
+        (("lanes", "set", "mail", "max_workers=0"), "max_workers=0: must be an integer from 1 to 1000"),
         (("lanes", "set", "mail", "max_workers=many"), "write max_workers=3, or max_workers=default"),
         (("lanes", "set", "mail", "rank=1"), "write max_workers=3, or max_workers=default"),
         (("top",), "top needs a terminal"),
@@ -276,16 +287,16 @@ def test_colours_are_for_terminals_that_want_them(embedded: Installation) -> Non
         sober.wait_for_end()
     piped = embedded.run("mayfly", "status").stdout
 
-    assert "\x1b[32mAll is well." in coloured.drawn
+    assert "\x1b[32mNo problems." in coloured.drawn
     assert ("\x1b" in sober.drawn, "\x1b" in piped) == (False, False)
-    assert "All is well." in sober.drawn
+    assert "No problems." in sober.drawn
 
 
 def test_a_status_is_watched_until_somebody_ends_it(embedded: Installation) -> None:
     """It is drawn again with what has come; Ctrl-C is its end, with the exit code of the last look."""
     embedded.dispatch()
     with terminal(embedded, "mayfly", "status", "--watch", "0.2") as watched:
-        watched.wait_for("All is well.")
+        watched.wait_for("No problems.")
         embedded.enqueue("noop", lane="quite-new")
         watched.wait_for("quite-new")
         watched.press("\x03")
@@ -300,14 +311,14 @@ def test_top_fills_the_screen_until_a_key_ends_it(installation: Installation, ke
     installation.enqueue("noop", count=3)
     installation.dispatch()
     with terminal(installation, "mayfly", "top", "--interval", "0.2") as screen:
-        screen.wait_for("All is well.")
+        screen.wait_for("No problems.")
         installation.enqueue("noop", lane="quite-new")
         screen.wait_for("quite-new")
         screen.press(key)
         code = screen.wait_for_end()
 
     assert (code, "Traceback" in screen.text) == (0, False)
-    for part in ("lanes", "hosts", "runners", "cycles", "q ends"):
+    for part in ("lanes", "hosts", "runners", "cycles", "q quits"):
         assert part in screen.text
     assert "\x1b[?1049h" in screen.drawn  # a screen of its own
     assert screen.drawn.rstrip().endswith(("\x1b[?25h", "\x1b[?1049l"))  # and back, with the cursor

@@ -49,7 +49,7 @@ def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installatio
     assert installation.job(other).status == "done"
     assert "Snoozed 1 job: type sleep is paused: the vendor is down" in installation.log
     assert installation.lane_lines()[-1]["snoozed"] == "1"
-    assert run(installation, "resume", "type", "sleep") == "Resumed type sleep. 1 jobs are due again.\n"
+    assert run(installation, "resume", "type", "sleep") == "Resumed type sleep. 1 job due again.\n"
     installation.dispatch(HANDLERS=handlers)
     assert installation.job(held).status == "done"
 
@@ -102,7 +102,7 @@ def test_a_pause_of_what_nobody_knows_is_doubted(embedded: Installation) -> None
     [
         (("pause", "lane"), "Missing argument 'NAME'"),
         (("pause", "queue", "mail"), "'queue' is not one of 'lane', 'type'"),
-        (("pause", "lane", "mail", "--until", "tomorrow"), "'tomorrow' is no time with a zone"),
+        (("pause", "lane", "mail", "--until", "tomorrow"), "'tomorrow' is not a time with a zone"),
         (("pause", "lane", "mail", "--until", "2001-05-04T12:00Z"), "is in the past"),
         (("pause", "type", "x" * 65), "must have 1 to 64 characters"),
         (("resume", "lane", ""), "must have 1 to 64 characters"),

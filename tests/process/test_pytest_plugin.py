@@ -27,14 +27,23 @@ TWO_TESTS = """
         assert_enqueued("noop", {"of": "two"}, count=1)
 """
 
+HANDLERS = """
+from mayfly import Job, handler
+
+
+@handler("noop")
+def noop(job: Job) -> None: ...
+"""
+
 # Plugins that only our own tests need: they load what ours must not, and one of them shuffles the tests.
 OTHERS_LEFT_OUT = [f"-pno:{name}" for name in ("schemathesis", "anyio", "hypothesispytest", "randomly")]
 
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A directory with tests in it, and nothing of ours but what is installed."""
+    """A directory with tests and a handler, and nothing of ours but what is installed."""
     monkeypatch.setenv("MAYFLY_HOME", str(pytester.path))
+    (pytester.path / "handlers.py").write_text(HANDLERS)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
     return pytester

@@ -204,8 +204,8 @@ def test_a_schedule_is_run_now(installation: Installation) -> None:
         (("pause", "nop"), "There is no schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
         (("resume", "nop"), "Did you mean 'noop'?"),
         (("run-now", "nop"), "Did you mean 'noop'?"),
-        (("pause", "noop", "--until", "tomorrow"), "'tomorrow' is no time with a zone"),
-        (("pause", "noop", "--until", "2031-05-04T12:00"), "is no time with a zone"),
+        (("pause", "noop", "--until", "tomorrow"), "'tomorrow' is not a time with a zone"),
+        (("pause", "noop", "--until", "2031-05-04T12:00"), "is not a time with a zone"),
         (("pause", "noop", "--until", "2001-05-04T12:00Z"), "is in the past"),
         (("pause",), "Missing argument 'NAME'"),
     ],
@@ -254,7 +254,7 @@ def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> N
 
     assert ("run `mayfly schedules sync`" in before, "run `mayfly schedules sync`" in after) == (True, False)
     assert shown.stdout.splitlines()[1:] == ['* * * * * rollup {"depth":2} lane=figures tz=Europe/Berlin']
-    assert written.stdout == f"1 schedules from Python, in {synced}.\n"
+    assert written.stdout == f"1 schedule from Python, in {synced}.\n"
     [row] = embedded.rows("SELECT lane, status, result FROM mayfly_jobs")
     assert tuple(row) == ("figures", "done", "2")
     embedded.run("mayfly", "schedules", "sync", HANDLERS="handlers")

@@ -147,7 +147,7 @@ def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
     )
 
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 3})
-    assert "ERROR: Sending traces failed: the collector at OTLP_ENDPOINT did not take" in embedded.log
+    assert "ERROR: Sending traces failed: the collector at OTLP_ENDPOINT did not accept" in embedded.log
 
 
 def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installation) -> None:

@@ -33,7 +33,7 @@ def test_a_job_is_asked_about_from_its_enqueue_to_its_end(installation: Installa
     assert (paused["id"], paused["lane"], paused["status"]) == (job_id, "mail", "pending")
     assert [each["why"] for each in paused["reasons"]] == ["paused"]
     assert paused["reasons"][0]["text"].endswith(": the vendor is down.")
-    assert following.splitlines()[1] == "  It is next: the coming cycle will take it."
+    assert following.splitlines()[1] == "  It is next: the next cycle will start a runner for it."
     assert after.splitlines()[1].startswith("  It is done since ")
 
 

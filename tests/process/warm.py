@@ -31,7 +31,17 @@ MESSAGE_BYTES = 256 << 10
 EXIT_STATUS = struct.Struct("i")
 # What each program would import, or its handlers. None of it starts a thread.
 IMPORTS = {
-    "dispatcher": ("dispatcher.cli", "runner.cli", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
+    "dispatcher": (
+        "dispatcher.cli",
+        "dispatcher.supervise",
+        "dispatcher.steps",
+        "dispatcher.linger",
+        "runner.cli",
+        "sqlalchemy",
+        "pydantic",
+        "pymysql",
+        "psycopg",
+    ),
     "runner": ("runner.cli", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
     "mayfly": ("mayfly.cli.main", "mayfly.schema.migrations", "sqlalchemy", "pydantic", "pymysql", "psycopg"),
     "console": ("console.server", "pymysql", "psycopg"),

@@ -1,6 +1,6 @@
 """What a runner is told, on its way to another process."""
 
-from dispatcher.preload import BIRTHS_AT_ONCE, MESSAGE_BYTES
+from dispatcher.preload import FORKS_PER_REQUEST, MESSAGE_BYTES
 from mayfly import json_text
 from mayfly.fleet.runners import Assignment
 from mayfly.stats.durations import MAX_TYPES
@@ -21,9 +21,9 @@ def test_an_assignment_survives_its_text() -> None:
 
 
 def test_the_longest_assignments_fit_into_a_packet() -> None:
-    """Of as many runners as are born at once: a nursery would never take one that is larger."""
+    """Of as many runners as one request has: a larger message would never be sent."""
     usual = {f"{number:0>{LONGEST_NAME}}": 12345.25 for number in range(MAX_TYPES)}
 
-    packet = json_text.encode([make_assignment(usual).as_text()] * BIRTHS_AT_ONCE)
+    packet = json_text.encode([make_assignment(usual).as_text()] * FORKS_PER_REQUEST)
 
     assert len(packet.encode()) < MESSAGE_BYTES

@@ -1,36 +1,104 @@
-"""What is well and what is not: pure."""
+"""What is healthy and what is not: pure."""
 
-from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mayfly.admin.health import HealthSnapshot, find_problems
+from mayfly.admin.fleet import CycleView, HostView
+from mayfly.admin.health import HealthSnapshot, ProblemKind, Severity, Status, problems
+from mayfly.admin.jobs import CappedCount
+from mayfly.admin.lanes import LaneView
+from mayfly.settings import Settings, load
+from tests.factories import NOON
 
-WELL = HealthSnapshot(cycle_ages={"web-1": timedelta(seconds=50)})
-TARGETS = {"mail": timedelta(minutes=5)}
+MINUTE = 60
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    given = {"LANES__MAIL__LATENCY_TARGET": "5m", "HEALTH_DEAD_LIMIT": "2"}
+    return load({"MAYFLY_HOME": str(tmp_path), **given}).settings
+
+
+def host(name: str = "web-1", age: float = 50, exit_code: int = 0) -> HostView:
+    figures = (NOON, exit_code, 0, 0, 0, 0, 0, 0, 0, 0, 0, 80, None)
+    return HostView(name, CycleView(1, name, NOON, *figures), age)
+
+
+def lane(name: str = "mail", waited: float | None = None, **changes: Any) -> LaneView:
+    view = LaneView(
+        lane=name, pending=CappedCount(2), oldest_due_at=None, wait_seconds=waited, running=CappedCount(), runners=1,
+        max_workers=5, set_by=None, set_at=None, done_last_hour=0, failed_last_hour=0, dead=CappedCount(),
+        next_run_at=None, paused=None, paused_until=None, paused_by=None, external=False,
+    )  # fmt: skip
+    return view._replace(**changes)
+
+
+def snapshot(*lanes: LaneView, hosts: tuple[HostView, ...] = (host(),), **changes: Any) -> HealthSnapshot:
+    return HealthSnapshot(NOON, lanes, hosts, **changes)
 
 
 @pytest.mark.parametrize(
-    ("vitals", "found"),
+    ("seen", "expected"),
     [
-        (WELL, []),
-        (HealthSnapshot(), ["No cycle has run in the last day on any host: is cron at work?"]),
+        (snapshot(), []),
+        (snapshot(hosts=(), has_cycles=False), ["No cycle has run yet: is cron set up? See scripts/install-cron."]),
+        (snapshot(hosts=()), ["No cycle has run in the last day: is cron running? See `mayfly doctor`."]),
         (
-            HealthSnapshot({**WELL.cycle_ages, "web-2": timedelta(minutes=4)}),
-            ["The last cycle of host web-2 was 4 min ago: is cron at work there?"],
+            snapshot(hosts=(host(), host("web-2", 4 * MINUTE))),
+            ["The last cycle of host web-2 began 4 min ago: is cron running there?"],
         ),
-        (HealthSnapshot(WELL.cycle_ages, {"mail": timedelta(minutes=5)}), []),
+        (snapshot(hosts=(host(exit_code=1),)), ["The last cycle of host web-1 ended with code 1: see its log."]),
+        (snapshot(lane(waited=5 * MINUTE)), []),
         (
-            HealthSnapshot(WELL.cycle_ages, {"mail": timedelta(minutes=6)}),
-            ["A job of lane mail has waited for 6 min; the target is 5 min."],
+            snapshot(lane(waited=6 * MINUTE)),
+            ["The oldest due job of lane mail has waited for 6 min; the target is 5 min."],
         ),
-        (HealthSnapshot(WELL.cycle_ages, deaths={"mail": 2}), []),
+        (snapshot(lane(waited=6 * MINUTE, paused="paused: down")), ["Lane mail is paused: down."]),
+        (snapshot(dead={"mail": 2}), []),
         (
-            HealthSnapshot(WELL.cycle_ages, deaths={"mail": 2, "images": 1}),
-            ["3 jobs died in the last hour: 1 in lane images, 2 in lane mail."],
+            snapshot(dead={"mail": 2, "images": 1}),
+            ["3 jobs died in the last hour: 1 in lane images, 2 in lane mail. See `mayfly dead`."],
         ),
+        (
+            snapshot(lane("other", 4 * MINUTE, runners=0)),
+            ["Lane other has 2 due jobs, the oldest for 4 min, and no runner."],
+        ),
+        (snapshot(lane("other", 3 * MINUTE, runners=0)), []),
+        (snapshot(lane("other", 4 * MINUTE, runners=0, running=CappedCount(1))), []),
+        (snapshot(lane("other", 4 * MINUTE, runners=0), active_lanes=frozenset({"other"})), []),
     ],
 )
-def test_what_is_not_as_it_should_be_is_said(vitals: HealthSnapshot, found: list[str]) -> None:
-    """Up to three minutes, up to the target, up to the limit: well."""
-    assert [each.text for each in find_problems(vitals, TARGETS, dead_limit=2)] == found
+def test_each_problem_is_a_sentence(seen: HealthSnapshot, expected: list[str], settings: Settings) -> None:
+    """Up to three minutes, up to the target, up to the limit nothing is wrong."""
+    assert [each.text for each in problems(seen, settings)] == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "exit_code"),
+    [
+        (snapshot(), 0),
+        (snapshot(lane(paused="paused")), 1),
+        (snapshot(dead={"mail": 3}), 1),
+        (snapshot(hosts=(host(), host("web-2", 4 * MINUTE))), 1),
+        (snapshot(hosts=(host(age=4 * MINUTE), host("web-2", 5 * MINUTE))), 2),
+        (snapshot(hosts=()), 2),
+    ],
+)
+def test_the_exit_code_of_a_status(seen: HealthSnapshot, exit_code: int, settings: Settings) -> None:
+    """2 only if no host runs cycles: then nothing will change."""
+    assert Status(seen, tuple(problems(seen, settings))).exit_code == exit_code
+
+
+def test_a_pause_and_an_idle_backlog_do_not_degrade(settings: Settings) -> None:
+    """They are below what /health answers 503 for."""
+    seen = snapshot(lane(paused="paused"), lane("other", 4 * MINUTE, runners=0))
+
+    found = problems(seen, settings)
+
+    assert [(each.kind, each.subject) for each in found] == [
+        (ProblemKind.BACKLOG, "other"),
+        (ProblemKind.PAUSED, "mail"),
+    ]
+    assert max(each.severity for each in found) < Severity.DEGRADED

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mayfly.process.child_output import MAX_OUTPUT_BYTES, ChildOutput
+from mayfly.process.fork import MAX_OUTPUT_BYTES, ChildOutput
 
 
 class Pipe:

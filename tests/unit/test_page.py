@@ -120,7 +120,7 @@ def test_an_acquitted_page_blames_nobody(path: Path) -> None:
     for job_id in (6, 7, 8):
         page.start(job_id, 100.0, None)
     page.finish(6, 101.0, succeeded=True)
-    page.acquit()
+    page.clear_running()
 
     assert page.read() == RunnerStatus(done=1, busy_ms=1000.0)
 

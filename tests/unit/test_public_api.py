@@ -5,7 +5,7 @@ import pytest
 import mayfly
 from console.api.schemas import NewJobRequest
 from mayfly import Job, Limit, concurrency, current_job, handler, rate
-from mayfly.cli.main import enqueue as enqueue_command
+from mayfly.cli.enqueue import enqueue as enqueue_command
 from mayfly.errors import EnqueueError, UnknownOption
 from mayfly.job import CURRENT_JOB
 from mayfly.queue.options import JobOptions

@@ -10,10 +10,10 @@ import pytest
 from pydantic import BaseModel
 
 from mayfly import registry
-from mayfly.errors import BadHandler, HandlerError
+from mayfly.errors import BadHandler, HandlerError, HandlerModuleMissing
 from mayfly.job import Job
 from mayfly.queue.policy import Backoff
-from mayfly.registry import Handler, Registry, handler, load_handlers
+from mayfly.registry import Handler, Registry, handler, load_handlers, packages_named
 
 
 class Nap(BaseModel):
@@ -354,8 +354,11 @@ def test_a_missing_module_is_recorded(write: Write) -> None:
     write({"there.py": module("nap")})
     found = load_handlers(["not_there", "there"])
 
-    assert found.failures == {"not_there": "ModuleNotFoundError: No module named 'not_there'"}
+    advice = "Put it into MAYFLY_HOME or install it, or name your modules in HANDLERS"
+    assert found.failures == {"not_there": f"ModuleNotFoundError: No module named 'not_there'. {advice}"}
     assert list(found.handlers) == ["nap"]
+    with pytest.raises(HandlerModuleMissing, match=f"There is no module not_there. {advice}"):
+        list(packages_named(["not_there"]))
 
 
 def test_a_module_that_was_put_right_loads(write: Write) -> None:
@@ -407,3 +410,15 @@ def test_a_misspelled_type_has_a_hint(asked: str, hint: str) -> None:
     found = Registry({name: Handler(name, no_payload) for name in ("send_email", "nap")})
 
     assert found.did_you_mean(asked) == hint
+
+
+def test_the_default_module_may_be_missing_where_distributions_bring_handlers(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is the default of HANDLERS, and nobody has to write such a package."""
+    monkeypatch.setattr("mayfly.registry.DEFAULT_MODULE", "no_such_module")
+    write({**installed("plugin_jobs"), "plugin_jobs.py": module("nap")})
+
+    found = load_handlers(["no_such_module"])
+
+    assert (set(found.handlers), found.failures) == ({"nap"}, {})

@@ -77,6 +77,7 @@ class Unit(Enum):
     TRANSACTION = auto()
     STATEMENT = auto()  # a single one, that commits by itself
     LOOK = auto()  # changes nothing
+    LENT = auto()  # begun and committed through SQLAlchemy: see mayfly.db.sqlalchemy
 
 
 class Found(NamedTuple):

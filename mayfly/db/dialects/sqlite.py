@@ -50,6 +50,8 @@ class SQLite(Dialect):
     def begin(self, raw: "_Connection", unit: Unit = Unit.TRANSACTION) -> bool:
         # Differs because Python's sqlite3 begins DEFERRED, and upgrading such a transaction fails at once with
         # "database is locked" whatever the busy timeout is: writers ask for the lock when they begin.
+        if unit is Unit.LENT:
+            return False
         if unit is Unit.LOOK:
             raw.let_wait(True)
             raw.execute("BEGIN")

@@ -44,6 +44,12 @@ def app_tables(modules: Sequence[str]) -> Iterator[AppTables]:
             yield AppTables(package.__name__, Path(package.__file__).parent / folder)
 
 
+def versions_of(tables: AppTables) -> tuple[Version, set[str]]:
+    """The newest version that the package knows, and all of them."""
+    script = ScriptDirectory.from_config(tables.config())
+    return script.get_current_head(), {each.revision for each in script.walk_revisions()}
+
+
 def migrate_app(url: str, tables: AppTables) -> tuple[Version, Version]:
     """Run what is missing; the versions before and after. Two hosts at once wait for each other."""
     with connected(url) as connection:

@@ -1,4 +1,4 @@
-"""Boards and posts in a test's database, and what has become of them."""
+"""Boards and posts in a test's database."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -48,10 +48,10 @@ class Boards:
 
 def traces() -> list[dict[str, Any]]:
     names = ("purpose", "board_id", "state", "answer", "error", "input_tokens", "output_tokens", "cost_micros")
-    found = rows(f"SELECT {', '.join(names)} FROM app_llm_traces ORDER BY asked_at, trace_key")
+    found = rows(f"SELECT {', '.join(names)} FROM app_llm_calls ORDER BY asked_at, call_key")
     return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def run_again() -> None:
-    """As if its runner had been killed before it could say that the job is done: each job is pending once more."""
+    """Make every job pending again, as if its runner had been killed before it settled the job."""
     execute("UPDATE mayfly_jobs SET status = 'pending', worker_id = NULL, finished_at = NULL")

@@ -1,4 +1,4 @@
-"""A model to ask, and boards to ask about."""
+"""A fake model, and boards."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ KEY = "sk-s3cret"
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedModel]:
-    """One that the settings name."""
+    """The fake model, configured by the settings."""
     with played_model() as given:
         monkeypatch.setenv("OPENAI_URL", given.url)
         monkeypatch.setenv("OPENAI_API_KEY", KEY)

@@ -1,4 +1,4 @@
-"""A server on this machine that plays a language model: answers as the test wants it, in one piece or as a stream."""
+"""A fake language model on a local HTTP server: answers in one piece or as a stream."""
 
 import json
 import socket
@@ -31,7 +31,7 @@ Reply = Callable[[Asked], str]
 
 @dataclass
 class PlayedModel:
-    """`reply` gives the content of an answer; `streams` sends it as events, the last of them never if it is cut."""
+    """`reply` returns the content of an answer; `streams` sends it as events, without the last one if it is cut."""
 
     port: int = 0
     reply: Reply = lambda _asked: "{}"

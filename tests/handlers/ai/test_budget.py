@@ -1,4 +1,4 @@
-"""A month's money as a limit: never more is spent, and what is used up comes back with the next month."""
+"""The monthly budget as a limit: it is never exceeded, and a job waits for the next month."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.ai.budget import BadMoney, Price, limits_of, read_prices, units_missing, units_of
-from handlers.ai.suggesting import suggest
+from handlers.ai.suggestion import suggest
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
 from tests.examples import in_full
@@ -20,7 +20,7 @@ NEXT_MONTH = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 def within(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Declare a handler like ai_suggest_post, with this budget, at a price that makes each call here cost 5 cents."""
+    """Declare a handler like ai_suggest_post with this budget, at a price that makes each call cost 5 cents."""
     monkeypatch.setenv("OPENAI_BUDGET", budget)
     monkeypatch.setenv("OPENAI_PRICES", "gpt-4o-mini=40/100")
 
@@ -30,10 +30,10 @@ def within(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @freeze_time("2026-05-20 12:00:00")
-def test_what_is_used_up_comes_back_next_month(
+def test_a_used_up_budget_is_available_again_next_month(
     boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a budget of 40 cents four calls are made; the fifth, which may cost too much, waits unspent, and unasked."""
+    """With 40 cents four calls are made; the fifth, which may cost too much, waits without an attempt or a call."""
     boards.add(3, "Beans?")
     model.reply = lambda _asked: '{"text": "Peas?"}'
     within("0.40", monkeypatch)
@@ -52,10 +52,10 @@ def test_what_is_used_up_comes_back_next_month(
 
 
 @pytest.mark.every_database
-def test_what_a_call_did_not_cost_is_given_back(
+def test_the_unused_part_of_a_payment_is_returned(
     boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Units taken are what was spent and what is in the purse, on every database, however calls have ended."""
+    """Units taken equal the cost of all calls plus the balance, however calls have ended. On every database."""
     boards.add(3, "Beans?")
     answers = iter(['{"text": 7}', '{"text": "Peas?"}', '{"text": "Peas?"}'])
     model.reply = lambda _asked: next(answers)
@@ -69,7 +69,7 @@ def test_what_a_call_did_not_cost_is_given_back(
     drain(raises=False)
 
     [(used,)] = rows("SELECT used FROM mayfly_limits")
-    [(balance,)] = rows("SELECT balance_micros FROM app_llm_purse")
+    [(balance,)] = rows("SELECT balance_micros FROM app_llm_balance")
     costs = [each["cost_micros"] for each in traces()]
     assert costs[:3] == [50_000] * 3
     assert costs[3] > 150_000  # nobody knows
@@ -79,7 +79,7 @@ def test_what_a_call_did_not_cost_is_given_back(
 
 @pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 def test_a_budget_needs_a_price(boards: Boards, model: PlayedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model of which nobody knows what it costs is not asked."""
+    """A model without a known price is not called."""
     boards.add(3, "Beans?")
     within("1", monkeypatch)
     monkeypatch.setenv("OPENAI_MODEL", "other")
@@ -91,8 +91,8 @@ def test_a_budget_needs_a_price(boards: Boards, model: PlayedModel, monkeypatch:
     assert model.asked == []
 
 
-def test_prices_are_for_a_million_tokens() -> None:
-    """Rounded up, to a millionth."""
+def test_prices_are_per_million_tokens() -> None:
+    """Rounded up to micros."""
     prices = read_prices("a=0.15/0.60 b=c=2.5/10")
 
     assert prices == {"a": Price(Decimal("0.15"), Decimal("0.60")), "b=c": Price(Decimal("2.5"), Decimal(10))}
@@ -100,15 +100,15 @@ def test_prices_are_for_a_million_tokens() -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "a=1", "a=1/x", "=1/2", "a=-1/2", "a=nan/1", "a=1/2/3", "a=9999999/1"])
-def test_a_wrong_price_is_a_sentence(text: str) -> None:
-    """Where the handlers are imported, or asked."""
+def test_an_invalid_price_is_an_error_message(text: str) -> None:
+    """When a job runs."""
     with pytest.raises(BadMoney, match="OPENAI_PRICES: must be a list of"):
         read_prices(text)
 
 
 @pytest.mark.parametrize("text", ["much", "0", "-1", "0.001", "nan", "inf", "1e30"])
-def test_a_wrong_budget_is_a_sentence(text: str) -> None:
-    """A budget below a cent is none."""
+def test_an_invalid_budget_is_an_error_message(text: str) -> None:
+    """A budget below a cent is invalid."""
     with pytest.raises(BadMoney, match="OPENAI_BUDGET: must be an amount"):
         units_of(text)
 

@@ -1,4 +1,4 @@
-"""What each way to answer, or not to, means for a job that asks a model; and what is written down of it."""
+"""The answers of a model's server, or their absence: outcome of the job, and row in the ledger."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def vendor(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
-    """Answers well, unless the test says otherwise."""
+    """Answers correctly unless the test changes that."""
     boards.add(3, "Beans?")
     with provider() as given:
         given.body = completion('{"text": "Peas?"}', {"prompt_tokens": 10, "completion_tokens": 1})
@@ -36,8 +36,8 @@ def ask() -> Drained:
     [(200, {"done": 1}, None), (401, {"dead": 1}, "answered 401: no"), (404, {"dead": 1}, "answered 404: no"),
      (500, {"failed": 1}, "answered 500: no"), (429, {"failed": 1}, "answered 429: no")],
 )  # fmt: skip
-def test_what_a_status_means(vendor: Provider, status: int, outcomes: dict[str, int], error: str | None) -> None:
-    """A refusal has cost nothing, and its row says so."""
+def test_the_status_decides(vendor: Provider, status: int, outcomes: dict[str, int], error: str | None) -> None:
+    """A refused call costs nothing."""
     vendor.status = status
     vendor.body = vendor.body if status == 200 else b"no"
 
@@ -49,8 +49,8 @@ def test_what_a_status_means(vendor: Provider, status: int, outcomes: dict[str, 
     assert (trace["state"], trace["cost_micros"]) == (("done", 3) if status == 200 else ("failed", 0))
 
 
-def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> None:
-    """Unspent."""
+def test_retry_after_snoozes_the_job(vendor: Provider) -> None:
+    """Without using an attempt."""
     vendor.status, vendor.headers = 429, {"Retry-After": "90"}
 
     drained = ask()
@@ -60,8 +60,8 @@ def test_one_who_has_had_too_much_is_asked_when_he_says(vendor: Provider) -> Non
 
 
 @pytest.mark.parametrize("manner", ["half", "garbage", "silent", "drips", "huge"])
-def test_an_answer_that_never_came_whole(vendor: Provider, monkeypatch: pytest.MonkeyPatch, manner: str) -> None:
-    """Is asked for again, or given up where it is 50 MB. It may have cost what it can cost at most."""
+def test_an_incomplete_answer(vendor: Provider, monkeypatch: pytest.MonkeyPatch, manner: str) -> None:
+    """Is retried, or dead if it is too large. It may have cost the maximum."""
     vendor.manner = manner
     if manner in ("silent", "drips"):
         monkeypatch.setenv("OPENAI_SECONDS", "0.3")
@@ -75,8 +75,8 @@ def test_an_answer_that_never_came_whole(vendor: Provider, monkeypatch: pytest.M
     assert trace["error"]
 
 
-def test_nobody_there_has_cost_nothing(vendor: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is asked again."""
+def test_a_failed_connection_costs_nothing(vendor: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is retried."""
     monkeypatch.setenv("OPENAI_URL", f"http://127.0.0.1:{free_port()}")
 
     drained = ask()
@@ -86,19 +86,19 @@ def test_nobody_there_has_cost_nothing(vendor: Provider, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"choices": []}', b'{"error": "x"}', b"null", b"[" * 100_000])
-def test_what_is_no_completion_is_asked_for_again(vendor: Provider, body: bytes) -> None:
-    """A proxy's page of excuses, for example."""
+def test_an_answer_without_a_completion_is_retried(vendor: Provider, body: bytes) -> None:
+    """For example the error page of a proxy."""
     vendor.body = body
 
     drained = ask()
 
     assert drained.outcomes == {"failed": 1}
-    assert "something that is no completion" in traces()[0]["error"]
+    assert "without a completion" in traces()[0]["error"]
 
 
 @pytest.mark.parametrize("cut", [True, False])
-def test_a_stream_that_nobody_asked_for_is_asked_for_again(boards: Boards, model: PlayedModel, cut: bool) -> None:
-    """Whole, or cut in its middle: no part of it is taken for an answer."""
+def test_an_unrequested_stream_is_retried(boards: Boards, model: PlayedModel, cut: bool) -> None:
+    """Complete or cut: no part of it is used."""
     boards.add(3, "Beans?")
     model.reply, model.streams, model.cut = lambda _asked: '{"text": "Peas?"}', True, cut
 
@@ -106,12 +106,12 @@ def test_a_stream_that_nobody_asked_for_is_asked_for_again(boards: Boards, model
 
     assert model.asked[0].body["stream"] is False
     assert drained.outcomes == {"failed": 1}
-    assert ("ProtocolError" if cut else "no completion") in traces()[0]["error"]
+    assert ("ProtocolError" if cut else "without a completion") in traces()[0]["error"]
     assert boards.written() == []
 
 
-def test_a_server_that_says_nothing_of_tokens(boards: Boards, model: PlayedModel) -> None:
-    """Or nonsense: it counts as the most."""
+def test_missing_token_counts_cost_the_maximum(boards: Boards, model: PlayedModel) -> None:
+    """Invalid ones too."""
     boards.add(3, "Beans?")
     model.reply, model.usage = lambda _asked: '{"text": "Peas?"}', {"prompt_tokens": None}
 
@@ -122,18 +122,18 @@ def test_a_server_that_says_nothing_of_tokens(boards: Boards, model: PlayedModel
 
 
 def test_a_key_is_never_shown(vendor: Provider) -> None:
-    """Some quote the key that they refuse."""
+    """Some servers quote the key that they refuse."""
     vendor.status, vendor.body = 401, f"no such key: {KEY}".encode()
 
     drained = ask()
 
-    everything = f"{drained.runs} {rows('SELECT * FROM app_llm_traces')} {rows('SELECT last_error FROM mayfly_jobs')}"
+    everything = f"{drained.runs} {rows('SELECT * FROM app_llm_calls')} {rows('SELECT last_error FROM mayfly_jobs')}"
     assert "no such key: …" in everything
     assert KEY not in everything
 
 
-def test_without_a_key_it_is_switched_off(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cancelled, with the reason."""
+def test_without_a_key_jobs_are_cancelled(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the reason."""
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     for name in ("ai_suggest_post", "ai_summarize_board"):
         enqueue(name, {"board": 3})
@@ -149,10 +149,10 @@ def test_without_a_key_it_is_switched_off(boards: Boards, monkeypatch: pytest.Mo
     ("name", "value"), [("OPENAI_CONTEXT", "100"), ("OPENAI_CONTEXT", "much"), ("OPENAI_SECONDS", "nan"),
                         ("OPENAI_URL", "ftp://x"), ("OPENAI_PRICES", "cheap"), ("NUDGE_AFTER_HOURS", "0")]
 )  # fmt: skip
-def test_a_wrong_setting_is_a_sentence(
+def test_an_invalid_setting_is_final(
     vendor: Provider, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
-    """And final, as trying again changes no setting."""
+    """A retry would not change it."""
     monkeypatch.setenv(name, value)
     enqueue("gpt_ai_cofac_nudging") if name.startswith("NUDGE") else enqueue("ai_suggest_post", {"board": 3})
 

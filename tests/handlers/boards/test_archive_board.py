@@ -1,4 +1,4 @@
-"""Boards that are archived: everything is in the file, whatever its size and in how many pieces it was written."""
+"""Archives of boards: complete, for any size and number of slices."""
 
 import fcntl
 import json
@@ -47,7 +47,7 @@ def content_of(archives: Path) -> dict[str, Any]:
 
 @pytest.mark.every_database
 def test_a_board_is_archived_whole_and_once(community: Community, archives: Path) -> None:
-    """With its members and posts; they are told; doing it again is fine. On every database."""
+    """With members and posts; members get a mail; repeating it changes nothing. On every database."""
     closed_board(community)
     community.board(8)
     community.post(99, 8)
@@ -62,7 +62,7 @@ def test_a_board_is_archived_whole_and_once(community: Community, archives: Path
         (number, None if number == 1 else "Ann", f"Grüße, {number}\n“x”") for number in range(1, 6)
     ]
     assert [each.runs[0].result for each in (first, again)] == [
-        {"archive": "board-7.zip", "told": 3, "reminders": 0}
+        {"archive": "board-7.zip", "mailed": 3, "reminders": 0}
     ] * 2
     assert_enqueued("send_email", count=3)
     assert [each.name for each in archives.iterdir()] == ["board-7.zip"]
@@ -73,12 +73,12 @@ def test_a_board_is_archived_whole_and_once(community: Community, archives: Path
 def test_the_same_board_gives_the_same_bytes(
     community: Community, archives: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one piece or in many, now or a second time."""
+    """In one slice or in many, and when it is repeated."""
     closed_board(community)
     archive()
     whole = (archives / "board-7.zip").read_bytes()
     community.execute("UPDATE app_boards SET state = 'closed', archived_at = NULL, archive = NULL WHERE id = 7")
-    monkeypatch.setattr("handlers.boards.export.PAGE", 2)
+    monkeypatch.setattr("handlers.boards.export.PAGE_SIZE", 2)
 
     drained = archive(slice_after=1)
 
@@ -88,11 +88,11 @@ def test_the_same_board_gives_the_same_bytes(
 
 @SQLITE
 @pytest.mark.parametrize("harm", ["is gone", "is shorter", "is another"])
-def test_a_draft_that_cannot_be_believed_is_begun_anew(
+def test_an_invalid_draft_is_written_again(
     community: Community, archives: Path, monkeypatch: pytest.MonkeyPatch, harm: str
 ) -> None:
-    """Lost with its host, cut by it, or written over by somebody else between two slices."""
-    monkeypatch.setattr("handlers.boards.export.PAGE", 2)
+    """Lost with its host, truncated, or overwritten between two slices."""
+    monkeypatch.setattr("handlers.boards.export.PAGE_SIZE", 2)
     closed_board(community)
     state = run_inline("archive_board", {"board": 7}, slice_after=4).state
     draft = archives / ".board-7.json"
@@ -105,8 +105,8 @@ def test_a_draft_that_cannot_be_believed_is_begun_anew(
 
 
 @SQLITE
-def test_one_at_a_time_writes(community: Community, archives: Path) -> None:
-    """Who finds the draft in use comes back later, unspent: the other may only seem to be dead."""
+def test_a_draft_in_use_snoozes_the_job(community: Community, archives: Path) -> None:
+    """The other runner may only seem to be dead."""
     closed_board(community)
     archives.mkdir()
     with (archives / ".board-7.json").open("ab") as other:
@@ -120,7 +120,7 @@ def test_one_at_a_time_writes(community: Community, archives: Path) -> None:
 
 @SQLITE
 def test_memory_does_not_grow_with_the_board(community: Community, archives: Path) -> None:
-    """A page at a time is held: 30 MB of posts in a few."""
+    """One page is in memory: 30 MB of posts need a few MB."""
     closed_board(community, posts=3000, body="{number} " + "x" * 10_000)
     tracemalloc.start()
     try:
@@ -135,7 +135,7 @@ def test_memory_does_not_grow_with_the_board(community: Community, archives: Pat
 
 @SQLITE
 def test_only_closed_boards_are_archived(community: Community, archives: Path) -> None:
-    """What people still write on is not, even if it was once."""
+    """A reopened board is not."""
     community.board(7, members=(1,), archived_at=LONG_AGO, archive="board-7.zip")
 
     run = run_inline("archive_board", {"board": 7})
@@ -152,10 +152,10 @@ def test_only_closed_boards_are_archived(community: Community, archives: Path) -
         ("archives", "dead", "BOARD_ARCHIVES must be an absolute path"),
     ],
 )
-def test_where_archives_are_kept_must_be_said(
+def test_the_directory_must_be_an_absolute_path(
     community: Community, monkeypatch: pytest.MonkeyPatch, place: str, became: str, why: str
 ) -> None:
-    """Cron starts anywhere: a relative path would be another one each time."""
+    """The working directory under cron is arbitrary."""
     monkeypatch.setenv("BOARD_ARCHIVES", place)
     closed_board(community)
 

@@ -1,4 +1,4 @@
-"""Boards that are closed: their reminders end, their members are told, each once, however often it is done."""
+"""Closing a board: reminders are cancelled, members get one mail each, also if the job is repeated."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def close(board_id: int = 7, **options: Any) -> Drained:
-    """Mails are left where they are."""
+    """Does not send the mails."""
     enqueue("close_board", {"board": board_id})
     return drain(lanes=["misc"], raises=False, **options)
 
@@ -28,8 +28,8 @@ def assert_enqueued_mails(community: Community) -> list[Any]:
 
 
 @pytest.mark.every_database
-def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -> None:
-    """Doing it again is fine, and tells nobody again. On every database."""
+def test_a_board_is_closed_once_and_its_members_get_a_mail(community: Community) -> None:
+    """Repeating it sends nothing again. On every database."""
     community.board(7, members=(1, 2, 3), title="Gär\tten")
     community.board(8, members=(4,))
     for board_id in (7, 7, 8):
@@ -38,7 +38,7 @@ def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -
     first, again = close(), close()
 
     assert [each.runs[0].result for each in (first, again)] == [
-        {"told": 3, "reminders": 2}, {"told": 3, "reminders": 0},
+        {"mailed": 3, "reminders": 2}, {"mailed": 3, "reminders": 0},
     ]  # fmt: skip
     assert told(community) == ["1@example.com", "2@example.com", "3@example.com"]
     mail = assert_enqueued("send_email", {"to": "1@example.com"}, lane="send_email")[0]
@@ -49,21 +49,21 @@ def test_a_board_is_closed_once_and_its_members_are_told(community: Community) -
     assert [status for _, status in community.rows(reminders)] == ["cancelled", "cancelled", "pending"]
 
 
-def test_many_members_are_told_in_slices(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is left out and nobody is told twice, wherever the window ends."""
-    monkeypatch.setattr("handlers.boards.closing.PAGE", 2)
+def test_many_members_are_mailed_in_slices(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None is missed or mailed twice, wherever a slice ends."""
+    monkeypatch.setattr("handlers.boards.closure.PAGE_SIZE", 2)
     community.board(7, members=range(1, 6))
 
     drained = close(slice_after=1)
 
     assert drained.outcomes == {"sliced": 3, "done": 1}
     assert told(community) == [f"{number}@example.com" for number in range(1, 6)]
-    assert drained.runs[-1].result == {"told": 5, "reminders": 0}
+    assert drained.runs[-1].result == {"mailed": 5, "reminders": 0}
 
 
 @SQLITE
-def test_the_mails_have_keys_that_outlive_their_jobs(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run after the mails were sent enqueues them again, under keys by which the ledger knows them."""
+def test_the_mails_have_idempotency_keys(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run after the mails were sent enqueues them with the same keys."""
     community.board(7, members=(1,))
     close()
     community.execute("UPDATE mayfly_jobs SET status = 'done' WHERE type = 'send_email'")
@@ -75,8 +75,8 @@ def test_the_mails_have_keys_that_outlive_their_jobs(community: Community, monke
 
 
 @SQLITE
-def test_a_board_that_was_opened_again_is_closed_anew(community: Community) -> None:
-    """That is another event, and worth another mail."""
+def test_closing_a_reopened_board_is_another_event(community: Community) -> None:
+    """With another mail."""
     community.board(7, members=(1,))
     close()
     community.execute("UPDATE app_boards SET state = 'open'")
@@ -87,8 +87,8 @@ def test_a_board_that_was_opened_again_is_closed_anew(community: Community) -> N
 
 
 @SQLITE
-def test_who_cannot_be_told_does_not_keep_others_from_it(community: Community) -> None:
-    """Without an address, or not yet there when it was closed."""
+def test_members_without_a_valid_address_are_skipped(community: Community) -> None:
+    """Also those who joined after it was closed."""
     community.person(1, email="nobody at all")
     community.person(3, email="a@b.example\nBcc: all@example.com")
     community.board(7, members=(1, 2, 3), state="closed", closed_at=LONG_AGO + timedelta(days=1))
@@ -101,12 +101,12 @@ def test_who_cannot_be_told_does_not_keep_others_from_it(community: Community) -
 
 
 @SQLITE
-def test_boards_that_are_archived_or_not_there(community: Community) -> None:
-    """The one is closed already; of the other nobody can know."""
+def test_archived_and_missing_boards(community: Community) -> None:
+    """The first is done, the second an error."""
     community.board(8, members=(1,), state="archived", closed_at=LONG_AGO, archived_at=LONG_AGO)
 
     archived, missing = run_inline("close_board", {"board": 8}), run_inline("close_board", {"board": 9})
 
-    assert archived.result == {"told": 0, "reminders": 0}
+    assert archived.result == {"mailed": 0, "reminders": 0}
     assert (missing.kind, missing.reason) == ("dead", "there is no board 9")
     assert told(community) == []

@@ -1,4 +1,4 @@
-"""Posts that are due become jobs, one for each time that they are scheduled for; and what payloads are taken."""
+"""Due posts are enqueued, once per publish_at."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from handlers.boards.payloads import Board, Post
+from handlers.boards.payloads import BoardPayload, PostPayload
 from mayfly import enqueue
 from mayfly.testing import drain, run_inline
 from tests.examples import in_full
@@ -23,8 +23,8 @@ def jobs_for_posts(community: Community) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.every_database
-def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
-    """However often one looks; others do not. On every database."""
+def test_a_due_post_becomes_one_job(community: Community) -> None:
+    """However often the scheduled job runs. On every database."""
     community.board()
     community.board(9, state="closed", closed_at=LONG_AGO)
     later = community.now() + timedelta(hours=1)
@@ -39,8 +39,8 @@ def test_a_post_that_is_due_becomes_one_job(community: Community) -> None:
 
 
 @SQLITE
-def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its job is dead, for somebody to see; a new time is a new job."""
+def test_a_failed_post_is_not_enqueued_again(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its job is dead; a later publish_at is a new job."""
     monkeypatch.setenv("CHANNEL_TEST", "t0ken")
     monkeypatch.setenv("PRIVATE_HOSTS", "127.0.0.1")
     community.board()
@@ -63,8 +63,8 @@ def test_a_post_that_failed_is_not_tried_for_ever(community: Community, monkeypa
 
 @SQLITE
 def test_many_posts_are_queued_page_by_page(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each page with its jobs in one transaction."""
-    monkeypatch.setattr("handlers.boards.publishing.PAGE", 2)
+    """Each page and its jobs in one transaction."""
+    monkeypatch.setattr("handlers.boards.publication.PAGE_SIZE", 2)
     community.board()
     for post_id in range(1, 6):
         community.post(post_id)
@@ -85,9 +85,12 @@ ANYTHING = st.recursive(
 @SQLITE
 @in_full(50)
 @given(st.dictionaries(st.sampled_from(["post", "board", "x"]), ANYTHING | st.integers(-1, 1 << 64), max_size=2))
-def test_whatever_the_payload_it_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
-    """At the door, or by a sentence."""
-    for model, type_name, empty in ((Post, "publish_post", "cancelled"), (Board, "close_board", "dead")):
+def test_any_payload_is_refused_or_handled(community: Community, payload: dict[str, Any]) -> None:
+    """At enqueue, or with an error message."""
+    for model, type_name, empty in (
+        (PostPayload, "publish_post", "cancelled"),
+        (BoardPayload, "close_board", "dead"),
+    ):
         try:
             model.model_validate(payload)
         except ValidationError:

@@ -1,4 +1,4 @@
-"""Real SMTP servers on this machine: with TLS and AUTH, grey lists and refusals, and with cables that are cut."""
+"""Real SMTP servers on this machine: TLS, AUTH, greylisting, refusals, lost connections."""
 
 import asyncio
 import ssl
@@ -31,7 +31,7 @@ class Certificate:
 
 
 def make_certificate(directory: Path) -> Certificate:
-    """Its own authority, for 127.0.0.1."""
+    """A self-signed certificate for 127.0.0.1."""
     made = Certificate(directory / "certificate.pem", directory / "key.pem")
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     options = ["-addext", "subjectAltName=IP:127.0.0.1", "-out", str(made.file), "-keyout", str(made.key)]
@@ -41,7 +41,7 @@ def make_certificate(directory: Path) -> Certificate:
 
 @dataclass
 class Stop:
-    """The server stands still in one dialogue, until the test says that it goes on."""
+    """Suspends the server within a dialogue until the test continues it."""
 
     moment: str
     client_port: int
@@ -51,7 +51,7 @@ class Stop:
 
 @dataclass
 class Post:
-    """What came in, and how it is answered: lists of answers by recipient are used up, then all is well."""
+    """The received mails, and the replies: a list per recipient, then 250."""
 
     port: int = 0
     at_rcpt: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -120,7 +120,7 @@ class Post:
 
 
 class _Server(SMTP):
-    """Stands still where somebody asks to send the message, too; aiosmtpd calls nobody there."""
+    """Also suspends at DATA, where aiosmtpd has no hook."""
 
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
         recipients = self.envelope.rcpt_tos if self.envelope is not None else []
@@ -135,7 +135,7 @@ class _Controller(Controller):
 
 @contextmanager
 def post_office(certificate: Certificate | None, *, tls: str = "none") -> Iterator[Post]:
-    """With "tls" and "starttls" there is a login."""
+    """ "tls" and "starttls" require a login."""
     post = Post(free_port())
     options: dict[str, Any] = {}
     if tls != "none":
@@ -157,7 +157,7 @@ def post_office(certificate: Certificate | None, *, tls: str = "none") -> Iterat
 
 @contextmanager
 def cutting_office() -> Iterator[int]:
-    """The port of one who asks for the message, and hangs up while it is being sent."""
+    """The port of a server that closes the connection while the message is being sent."""
 
     class Handler(StreamRequestHandler):
         def handle(self) -> None:
@@ -175,7 +175,7 @@ def cutting_office() -> Iterator[int]:
 
 @contextmanager
 def busy_office() -> Iterator[int]:
-    """The port of one who has no time, and says so."""
+    """The port of a server that answers 421."""
 
     class Handler(StreamRequestHandler):
         def handle(self) -> None:

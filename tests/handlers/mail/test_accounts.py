@@ -1,4 +1,4 @@
-"""The setting SMTP_ACCOUNTS, and what a mail may be: checked before anything is sent."""
+"""The setting SMTP_ACCOUNTS, and the payload of a mail."""
 
 from email.parser import BytesParser
 from email.policy import default
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from handlers.mail.accounts import BadAccount, limits_of, read_accounts
-from handlers.mail.delivery import in_turn
+from handlers.mail.delivery import rotated
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from mayfly import Dead
@@ -19,7 +19,7 @@ POOL = "smtp://ann%40a.example:p%20w@a.example?daily=9&at_once=1\nsmtps://b.exam
 
 
 def test_accounts_are_urls() -> None:
-    """With the usual ports, and STARTTLS unless somebody says otherwise."""
+    """With default ports, and STARTTLS by default."""
     first, second = read_accounts(POOL)
 
     assert (first.user, first.password, first.sender) == ("ann@a.example", "p w", "ann@a.example")
@@ -43,16 +43,16 @@ def test_accounts_are_urls() -> None:
         "smtp://a.example?from=a@a.example smtp://u:s3cret@a.example?from=a@a.example",
     ],
 )
-def test_an_account_that_cannot_work_is_refused_without_its_password(text: str) -> None:
-    """By its place in the list."""
+def test_an_invalid_account_is_refused_without_its_password(text: str) -> None:
+    """By its position in the list."""
     with pytest.raises(BadAccount, match=r"SMTP_ACCOUNTS: number [12] ") as raised:
         read_accounts(text)
 
     assert "s3cret" not in str(raised.value)
 
 
-def test_an_account_may_be_kept_for_some_lanes() -> None:
-    """And is for all where none is named."""
+def test_an_account_may_be_reserved_for_lanes() -> None:
+    """It serves all lanes by default."""
     kept, any_ = read_accounts(
         "smtp://a.example?from=a@a.example&lanes=outreach,send_digest smtp://b.example?from=b@b.example"
     )
@@ -62,18 +62,18 @@ def test_an_account_may_be_kept_for_some_lanes() -> None:
 
 
 def test_accounts_take_turns() -> None:
-    """By the job, so that all are used; the one that was tried last comes last."""
+    """By job id; the one that was tried last comes last."""
     pool = read_accounts(POOL)
     names = [each.name for each in pool]
 
-    assert [[each.name for each in in_turn(pool, number, None)] for number in (0, 1)] == [names, names[::-1]]
-    assert [each.name for each in in_turn(pool, 0, names[0])] == names[::-1]
+    assert [[each.name for each in rotated(pool, number, None)] for number in (0, 1)] == [names, names[::-1]]
+    assert [each.name for each in rotated(pool, 0, names[0])] == names[::-1]
 
 
 @in_full(50)
 @given(st.text(min_size=1), st.sampled_from(["\n", "\r", "\r\n", "\x00", "\x0b", "\u2028"]), st.text())
-def test_no_line_of_a_mail_can_begin_another_header(before: str, end: str, after: str) -> None:
-    """Neither the subject nor an address, whatever is around it."""
+def test_no_field_can_inject_a_header(before: str, end: str, after: str) -> None:
+    """Neither the subject nor an address."""
     for field in ("to", "subject", "reply_to", "key"):
         with pytest.raises(ValidationError):
             Mail.model_validate(
@@ -95,7 +95,7 @@ def test_no_line_of_a_mail_can_begin_another_header(before: str, end: str, after
         {"unsubscribe": "javascript:alert(1)"},
     ],
 )
-def test_a_mail_that_cannot_be_sent_is_refused(change: dict[str, object]) -> None:
+def test_an_invalid_mail_is_refused(change: dict[str, object]) -> None:
     """When it is enqueued."""
     with pytest.raises(ValidationError):
         Mail.model_validate({"to": "a@b.example", "subject": "s", "text": "t", **change})
@@ -115,8 +115,8 @@ FIELDS = {
 
 @in_full(50)
 @given(st.fixed_dictionaries({}, optional=FIELDS))
-def test_whatever_the_payload_it_is_refused_or_becomes_one_mail(payload: dict[str, object]) -> None:
-    """Or its job is dead with a reason; but no header comes from anywhere but its field."""
+def test_any_payload_is_refused_or_becomes_one_mail(payload: dict[str, object]) -> None:
+    """Or its job is dead with a reason; every header comes from its own field."""
     try:
         mail = Mail.model_validate(payload)
         message = BytesParser(policy=default).parsebytes(compose(mail, "ann@shop.example", "key"))

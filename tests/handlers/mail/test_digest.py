@@ -1,4 +1,4 @@
-"""Digests: what others have published on one's boards since the last one, once; nothing new is no mail."""
+"""Digests: the posts of others since the last one, each once; no mail without news."""
 
 from datetime import timedelta
 from typing import Any
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from handlers.mail.digest import LISTED, News, compose
+from handlers.mail.digest import MAX_LISTED, NewsItem, compose
 from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
@@ -19,7 +19,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def digest(person: int | None = 1, **options: Any) -> Drained:
-    """Mails are left where they are."""
+    """Does not send the mails."""
     enqueue("send_digest", {} if person is None else {"person": person})
     return drain(lanes=["send_digest"], raises=False, **options)
 
@@ -29,8 +29,8 @@ def mails(count: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.every_database
-def test_news_are_told_once(community: Community) -> None:
-    """What is published later is in the next one, which has a key of its own. On every database."""
+def test_news_are_sent_once(community: Community) -> None:
+    """Later posts are in the next digest, with another key. On every database."""
     community.person(2, "Bob")
     community.board(7, members=(1, 2), title="Garden")
     community.published(1, author_id=2, body="Roses <b>")
@@ -64,7 +64,7 @@ def test_news_are_told_once(community: Community) -> None:
     ],
 )
 def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
-    """One's own, what was taken back, what others' boards have, and what is too old or too new."""
+    """Own posts, withdrawn ones, other boards, too old or too new."""
     community.board(7, members=(1, 2))
     community.board(8, members=(2,))
     news = {"author_id": 2, "joined": timedelta(days=3), "state": "published", **columns}
@@ -81,9 +81,9 @@ def test_what_is_no_news(community: Community, columns: dict[str, Any]) -> None:
 
 
 @pytest.mark.every_database
-def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In slices, over people who have none; a second round finds nothing. On every database."""
-    monkeypatch.setattr("handlers.mail.digest.PAGE", 2)
+def test_each_person_with_news_gets_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In slices; a second run finds nothing. On every database."""
+    monkeypatch.setattr("handlers.mail.digest.PAGE_SIZE", 2)
     community.board(7, members=(1, 2, 5))
     community.board(8, members=(3, 4, 6))
     community.published(1, author_id=2)
@@ -98,7 +98,7 @@ def test_everybody_with_news_gets_one(community: Community, monkeypatch: pytest.
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
 def test_fifty_thousand_people(community: Community) -> None:
-    """Two thousand of them have news; the others, on a board with many old posts, cost a look."""
+    """2,000 of them have news; the others cost a query, not a job."""
     quiet, busy = range(1, 48_001), range(48_001, 50_001)
     community.board(7)
     community.board(8)
@@ -132,13 +132,13 @@ def insert_many(community: Community, table: str, rows: list[dict[str, Any]]) ->
 
 @SQLITE
 def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both have seen the same news: the mark is moved by one of them."""
+    """Both have read the same news: one of them moves the mark."""
     community.board(7, members=(1, 2))
     community.published(1, author_id=2)
     digest()
     community.execute("UPDATE app_digests SET until_at = :at", at=community.now() - timedelta(hours=3))
 
-    def compose_meanwhile(name: str, count: int, news: list[News]) -> dict[str, str]:
+    def compose_meanwhile(name: str, count: int, news: list[NewsItem]) -> dict[str, str]:
         """The other run is faster."""
         community.execute("UPDATE app_digests SET number = number + 1")
         return compose(name, count, news)
@@ -155,12 +155,12 @@ def test_two_runs_for_one_person_send_one(community: Community, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("email", "became", "why"),
     [
-        ("nobody", "dead", "person 1 has no address that mail could be sent to"),
+        ("nobody", "dead", "person 1 has no valid mail address"),
         (None, "cancelled", "there is no person 1"),
     ],
 )
-def test_who_cannot_be_written_to(community: Community, email: str | None, became: str, why: str) -> None:
-    """By a sentence, and not by a mail that is refused."""
+def test_people_without_a_valid_address(community: Community, email: str | None, became: str, why: str) -> None:
+    """Get an error message instead of a refused mail."""
     if email is not None:
         community.person(1, email=email)
     community.board(7, members=() if email is None else (1,))
@@ -172,8 +172,8 @@ def test_who_cannot_be_written_to(community: Community, email: str | None, becam
 
 
 def test_a_long_digest_lists_the_newest() -> None:
-    """And counts the others; a mail has its limits."""
-    news = [News("Garden", "Bob", "x" * 500) for _ in range(LISTED)]
+    """And counts the others."""
+    news = [NewsItem("Garden", "Bob", "x" * 500) for _ in range(MAX_LISTED)]
 
     mail = compose("Ann", 1234, news)
 
@@ -183,9 +183,9 @@ def test_a_long_digest_lists_the_newest() -> None:
 
 @in_full(50)
 @given(st.text(), st.lists(st.tuples(st.text(), st.text(), st.text()), min_size=1, max_size=5))
-def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
-    """One that the door takes, with no tag of theirs in its html."""
-    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [News(*row) for row in rows])})
+def test_any_user_input_becomes_a_valid_mail(name: str, rows: list[tuple[str, str, str]]) -> None:
+    """Without user tags in the html."""
+    mail = Mail.model_validate({"to": "a@b.example", **compose(name, len(rows), [NewsItem(*row) for row in rows])})
 
     tags = mail.html or ""
     for ours in ("<p>", "</p>", "<h2>", "</h2>", "<ul>", "</ul>", "<li>", "</li>"):
@@ -198,6 +198,6 @@ def test_whatever_people_write_it_is_a_mail(name: str, rows: list[tuple[str, str
     "payload", [{"person": 0}, {"person": "1"}, {"person": True}, {"person": 1 << 63}, {"kind": "x"}]
 )
 def test_a_digest_is_of_a_person_or_of_all(payload: dict[str, Any]) -> None:
-    """Anything else is refused when it is enqueued."""
+    """Other payloads are refused at enqueue."""
     with pytest.raises(ValidationError):
         Digest.model_validate(payload)

@@ -1,4 +1,4 @@
-"""Invoices: numbered without gaps, added up to the cent, and the same invoice is the same number and bytes."""
+"""Invoices: numbered without gaps, exact to the cent, the same number and bytes for the same invoice."""
 
 import re
 import sys
@@ -11,9 +11,10 @@ import pytest
 from freezegun import freeze_time
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Connection
 
-from handlers.mail.invoice import Issued, issue
-from handlers.mail.invoice_pdf import PLAIN, letters_of, write_pdf
+from handlers.mail.invoice import IssuedInvoice, issue
+from handlers.mail.invoice_pdf import PLAIN, characters_of, write_pdf
 from handlers.mail.payloads import Invoice
 from mayfly.db.database import Database
 from mayfly.testing import Run, assert_enqueued, run_inline
@@ -37,8 +38,8 @@ def send(reference: str = "order:1", **changes: Any) -> Run:
 
 
 @pytest.mark.every_database
-def test_the_same_invoice_twice_is_the_same(community: Community, files: Path) -> None:
-    """One number, one file, one mail, however often its job runs. On every database."""
+def test_a_repeated_invoice_is_the_same(community: Community, files: Path) -> None:
+    """One number, one file, one mail. On every database."""
     first = send()
     path = files / first.result["path"]
     printed = path.read_bytes()
@@ -57,7 +58,7 @@ def test_the_same_invoice_twice_is_the_same(community: Community, files: Path) -
 
 @SQLITE
 def test_what_is_printed(community: Community, files: Path) -> None:
-    """All of it, with what customers write as it is and not as tags."""
+    """Everything, with user input as text and not as tags."""
     page = (files / send(note="Thank you").result["path"]).read_bytes().decode("latin-1")
 
     for each in ("Shop Ltd", "Main Street 2", "Bob & S\\366hne <b>", "12345 Berlin", "Roses", "19.99", "59.97",
@@ -66,8 +67,8 @@ def test_what_is_printed(community: Community, files: Path) -> None:
 
 
 @SQLITE
-def test_a_file_that_was_sent_is_left_alone(community: Community, files: Path) -> None:
-    """Whatever a newer library would make of it."""
+def test_an_existing_file_is_kept(community: Community, files: Path) -> None:
+    """Even if a newer library would print it differently."""
     path = files / send().result["path"]
     path.write_bytes(b"as it was sent")
 
@@ -78,7 +79,7 @@ def test_a_file_that_was_sent_is_left_alone(community: Community, files: Path) -
 
 @SQLITE
 def test_a_long_invoice_has_pages(community: Community, files: Path) -> None:
-    """Many items with long texts, and words without end."""
+    """Many items with long texts and long words."""
     items = [{**ROSES, "text": "W" * 300 if number % 9 else "Rose " * 60} for number in range(150)]
 
     run = send(items=items)
@@ -88,7 +89,7 @@ def test_a_long_invoice_has_pages(community: Community, files: Path) -> None:
 
 @SQLITE
 def test_an_invoice_is_not_changed(community: Community) -> None:
-    """Other words under the same reference are refused; the same number of the same value is no change."""
+    """Other content with the same reference is refused; the same price in another notation is no change."""
     send()
 
     same = send(items=[{**ROSES, "price": "19.9900", "quantity": 3}])
@@ -101,7 +102,7 @@ def test_an_invoice_is_not_changed(community: Community) -> None:
 
 @SQLITE
 def test_each_year_counts_from_one(platform: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the calendar of the place that the settings name."""
+    """In the time zone of the settings."""
     monkeypatch.setenv("INVOICE_TIMEZONE", "Europe/Berlin")
     names = []
     for number, at in enumerate(["2026-12-31 22:59:59", "2026-12-31 23:00:00", "2027-01-01 12:00:00"]):
@@ -112,21 +113,25 @@ def test_each_year_counts_from_one(platform: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.every_database
-def test_numbers_have_no_gaps_whoever_comes_at_once(platform_url: str) -> None:
-    """Each reference once, though each is issued by two at a time, and some fail behind it. On every database."""
+def test_numbers_have_no_gaps_under_concurrency(platform_url: str) -> None:
+    """Each reference once, although two threads issue each, and some transactions fail. On every database."""
 
     def number(work: int) -> int:
         invoice = Invoice.model_validate(make_invoice(f"order:{work % 12}"))
         database = Database(platform_url)
+
+        def number_of(connection: Connection) -> IssuedInvoice:
+            return issue(connection, invoice, ["Shop"], NOON, NOON)
+
         try:
             with suppress(ConnectionError):
                 if work % 5 == 0:
-                    database.run(lambda connection: fail_behind(issue(connection, invoice, ["Shop"], NOON, NOON)))
-            return database.run(lambda connection: issue(connection, invoice, ["Shop"], NOON, NOON)).number
+                    database.run_lent(lambda connection: fail_after(number_of(connection)))
+            return database.run_lent(number_of).number
         finally:
             database.close()
 
-    def fail_behind(issued: Issued) -> None:
+    def fail_after(issued: IssuedInvoice) -> None:
         raise ConnectionError(issued.name)
 
     with ThreadPoolExecutor(4) as pool:
@@ -146,7 +151,7 @@ def test_numbers_have_no_gaps_whoever_comes_at_once(platform_url: str) -> None:
         ("MAIL_ATTACHMENTS", "invoices", {}, "MAIL_ATTACHMENTS must be an absolute path"),
     ],
 )
-def test_what_cannot_be_printed_gets_no_number(
+def test_an_unprintable_invoice_gets_no_number(
     community: Community, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, changes: dict[str, Any], why: str
 ) -> None:
     """A number without an invoice would be a gap."""
@@ -159,8 +164,8 @@ def test_what_cannot_be_printed_gets_no_number(
 
 
 @SQLITE
-def test_without_its_library_an_invoice_says_so(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what to install; it gets no number."""
+def test_a_missing_library_is_an_error_message(community: Community, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install; the invoice gets no number."""
     for name in [each for each in sys.modules if each.startswith(("reportlab", "handlers.mail.invoice"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "reportlab", None)
@@ -172,8 +177,10 @@ def test_without_its_library_an_invoice_says_so(community: Community, monkeypatc
 
 
 @SQLITE
-def test_other_letters_need_another_font(community: Community, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any TrueType font, embedded in part; the same bytes each time."""
+def test_other_characters_need_another_font(
+    community: Community, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any TrueType font, embedded as a subset; the same bytes each time."""
     import reportlab
 
     monkeypatch.setenv("INVOICE_FONT", str(Path(reportlab.__file__).parent / "fonts" / "Vera.ttf"))
@@ -188,9 +195,9 @@ def test_other_letters_need_another_font(community: Community, files: Path, monk
 
 
 @in_full(50)
-@given(st.text(st.sampled_from(sorted(letters_of(PLAIN))), min_size=1, max_size=100))
-def test_whatever_is_written_on_it_is_printed(files: Path, text: str) -> None:
-    """Tags, entities, words without end."""
+@given(st.text(st.sampled_from(sorted(characters_of(PLAIN))), min_size=1, max_size=100))
+def test_any_text_is_printed(files: Path, text: str) -> None:
+    """Tags, entities, long words."""
     item = {**ROSES, "text": text * 3}
     invoice = Invoice.model_validate(make_invoice(items=[item], note=text, customer={**CUSTOMER, "name": text}))
     path = files / "printed.pdf"

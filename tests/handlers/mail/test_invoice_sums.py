@@ -1,4 +1,4 @@
-"""The sums of an invoice, to the cent, and what an invoice may be."""
+"""The sums of an invoice, and its payload."""
 
 import json
 from decimal import Decimal
@@ -34,7 +34,7 @@ ITEMS = st.builds(
 @in_full(50)
 @given(st.lists(ITEMS, min_size=1, max_size=30))
 def test_no_cent_is_lost(items: list[Item]) -> None:
-    """Lines and VAT make the total; each is off from the exact value by half a cent at most."""
+    """Lines and VAT add up to the total; each differs from the exact value by at most half a cent."""
     sums = add_up(items)
 
     assert sum(sums.lines) + sum(each.vat for each in sums.rates) == sums.total == sums.net + sums.vat
@@ -58,14 +58,14 @@ def test_no_cent_is_lost(items: list[Item]) -> None:
     ],
 )
 def test_half_a_cent_is_rounded_away_from_zero(quantity: str, price: str, net: str) -> None:
-    """As it is taught in school, for discounts too; and a zero has no sign."""
+    """For discounts too; zero has no sign."""
     item = Item.model_validate({"text": "x", "quantity": quantity, "price": price, "vat": "0"})
 
     assert str(add_up([item]).lines[0]) == net
 
 
-def test_rates_are_added_up_by_themselves() -> None:
-    """The VAT is that of the sum of a rate's lines, not the sum of theirs: 3 × 0.09 is 0.27, not 3 × 0.1."""
+def test_vat_is_computed_per_rate() -> None:
+    """On the sum of the lines of a rate: 3 × 0.09 is 0.27, not 3 × 0.1."""
     items = [Item.model_validate({"text": "x", "price": "0.48", "vat": vat}) for vat in ("19", "19.00", "19", "7")]
 
     sums = add_up(items)
@@ -87,8 +87,8 @@ def test_rates_are_added_up_by_themselves() -> None:
         {"text": ""}, {"text": "a\nb"}, {"text": "\ud800"}, {"discount": "1"},
     ],
 )  # fmt: skip
-def test_amounts_that_are_none_are_refused(change: dict[str, Any]) -> None:
-    """When it is enqueued; a float, too, however exact it looks."""
+def test_invalid_amounts_are_refused(change: dict[str, Any]) -> None:
+    """When it is enqueued; floats too."""
     with pytest.raises(ValidationError):
         Item.model_validate({**ROSES, **change})
 
@@ -100,8 +100,8 @@ ANY = (
 
 @in_full(50)
 @given(st.fixed_dictionaries({"text": ANY, "price": ANY, "vat": ANY, "quantity": ANY}), ANY)
-def test_whatever_the_payload_it_is_refused_or_added_up(item: dict[str, Any], note: object) -> None:
-    """What passes the door can be written down, read again, and has a sum."""
+def test_any_payload_is_refused_or_added_up(item: dict[str, Any], note: object) -> None:
+    """A valid one survives JSON and has sums."""
     try:
         invoice = Invoice.model_validate(make_invoice(items=[ROSES, {**ROSES, **item}], note=note))
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Mail by real servers: what arrives, through whom, and what becomes of the job when something is in the way."""
+"""Mail through real SMTP servers: what arrives, through which account, and the outcome of the job."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from handlers.effects import Effect
+from handlers.idempotency import Effect
 from handlers.mail.accounts import limits_of, read_accounts
 from handlers.mail.delivery import deliver
 from handlers.mail.payloads import Mail
@@ -29,7 +29,7 @@ from tests.handlers.mail.servers import (
 )
 
 LETTER = (
-    "INSERT INTO app_letters (letter_key, subject, text_body, created_at)"
+    "INSERT INTO app_templates (template_key, subject, text_body, created_at)"
     " VALUES ('spring', 'Hello {{ name }}', 'Dear {{ name }}', '2026-05-04 12:00:00')"
 )
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -42,7 +42,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
 
 @pytest.fixture
 def office(platform: str) -> Iterator[ExitStack]:
-    """With the platform's tables; servers that are entered are closed after the test."""
+    """With the app_ tables; servers are closed after the test."""
     with ExitStack() as stack:
         yield stack
 
@@ -67,7 +67,7 @@ def send(to: str = "bob@example.com", **fields: Any) -> Drained:
 
 
 def lane_says(on_doubt: str) -> None:
-    """Of the lane that `send` uses, until the test ends."""
+    """Set on_doubt of the lane that `send` uses, until the test ends."""
     app = current_app()
     app.settings = app.settings.replace(lanes={"default": LaneSettings(on_doubt=on_doubt)})
 
@@ -79,7 +79,7 @@ def error_of(drained: Drained) -> str:
 @SQLITE
 @pytest.mark.parametrize("tls", ["starttls", "tls"])
 def test_mail_arrives_encrypted_and_by_login(office: ExitStack, certificate: Certificate, tls: str) -> None:
-    """With the server's certificate checked."""
+    """The server's certificate is verified."""
     post = office.enter_context(post_office(certificate, tls=tls))
     login = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@"
     send_through(account(post.port, f"ca={certificate.file}", login, "smtps" if tls == "tls" else "smtp"))
@@ -94,7 +94,7 @@ def test_mail_arrives_encrypted_and_by_login(office: ExitStack, certificate: Cer
 
 
 @SQLITE
-def test_a_certificate_that_nobody_vouches_for_is_not_believed(office: ExitStack, certificate: Certificate) -> None:
+def test_an_untrusted_certificate_is_refused(office: ExitStack, certificate: Certificate) -> None:
     """Neither the password nor the mail is sent."""
     post = office.enter_context(post_office(certificate, tls="starttls"))
     send_through(account(post.port, "daily=9", "ann%40shop.example:x@"))
@@ -108,7 +108,7 @@ def test_a_certificate_that_nobody_vouches_for_is_not_believed(office: ExitStack
 
 @SQLITE
 def test_templates_are_rendered_and_html_is_escaped(office: ExitStack, tmp_path: Path) -> None:
-    """In the html alone: a subject has no tags."""
+    """A subject is not escaped: it has no tags."""
     post = office.enter_context(post_office(None))
     send_through(account(post.port))
 
@@ -132,10 +132,10 @@ def test_templates_are_rendered_and_html_is_escaped(office: ExitStack, tmp_path:
         ({"attachments": [{"path": "link"}]}, "there is no attachment 'link'"),
     ],
 )
-def test_what_could_do_harm_is_final_and_not_sent(
+def test_dangerous_mails_are_final_and_not_sent(
     office: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], reason: str
 ) -> None:
-    """Headers that are smuggled in, templates that reach out, files that are none of ours."""
+    """Header injection, sandbox escapes, files outside the directory."""
     post = office.enter_context(post_office(None))
     (tmp_path / "secret").write_text("s3cret")
     (tmp_path / "files").mkdir()
@@ -166,8 +166,8 @@ def test_attachments_are_files(office: ExitStack, tmp_path: Path, monkeypatch: p
 @SQLITE
 @pytest.mark.parametrize("answer", ["421 closing", "450 greylisted", "451 try later"])
 @pytest.mark.parametrize("step", ["at_rcpt", "at_data"])
-def test_what_may_pass_is_tried_through_another_account(office: ExitStack, answer: str, step: str) -> None:
-    """At once; whichever of the two comes first."""
+def test_a_temporary_failure_uses_another_account(office: ExitStack, answer: str, step: str) -> None:
+    """At once, whichever account comes first."""
     first, second = (office.enter_context(post_office(None)) for _ in range(2))
     getattr(first, step)["bob@example.com"] = [answer]
     getattr(second, step)["bob@example.com"] = []
@@ -180,8 +180,8 @@ def test_what_may_pass_is_tried_through_another_account(office: ExitStack, answe
     assert getattr(first, step)["bob@example.com"] == []
 
 
-def test_where_all_say_later_the_job_is_tried_later(office: ExitStack) -> None:
-    """A grey list lets in who comes back."""
+def test_the_job_is_retried_if_all_accounts_fail(office: ExitStack) -> None:
+    """A greylist accepts the second try."""
     post = office.enter_context(post_office(None))
     post.at_rcpt["bob@example.com"] = ["450 greylisted"]
     post.at_data["bob@example.com"] = ["451 greylisted"]
@@ -193,8 +193,8 @@ def test_where_all_say_later_the_job_is_tried_later(office: ExitStack) -> None:
 
 
 @SQLITE
-def test_a_server_that_is_too_busy_to_greet_is_passed_over(office: ExitStack) -> None:
-    """421 in place of a greeting: at once through another account, or later."""
+def test_a_busy_server_is_skipped(office: ExitStack) -> None:
+    """421 instead of a greeting: at once through another account, or later."""
     busy, post = office.enter_context(busy_office()), office.enter_context(post_office(None))
     send_through(account(busy), account(post.port))
 
@@ -207,7 +207,7 @@ def test_a_server_that_is_too_busy_to_greet_is_passed_over(office: ExitStack) ->
 @SQLITE
 @pytest.mark.parametrize("step", ["at_rcpt", "at_data"])
 def test_a_refusal_is_final(office: ExitStack, step: str) -> None:
-    """With the server's words; no other account is asked to try."""
+    """With the server's reply; no other account is tried."""
     posts = [office.enter_context(post_office(None)) for _ in range(2)]
     for post in posts:
         getattr(post, step)["bob@example.com"] = ["550 no such user", "550 no such user"]
@@ -221,8 +221,8 @@ def test_a_refusal_is_final(office: ExitStack, step: str) -> None:
 
 
 @pytest.mark.every_database
-def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: Certificate) -> None:
-    """Its mails go through the others, and it is not asked again. On every database."""
+def test_an_account_whose_login_fails_has_a_cooldown(office: ExitStack, certificate: Certificate) -> None:
+    """Its mails go through the others, and it is not used again. On every database."""
     bad = office.enter_context(post_office(certificate, tls="starttls"))
     good = office.enter_context(post_office(None))
     send_through(account(bad.port, f"ca={certificate.file}", "ann%40shop.example:wrong@"), account(good.port))
@@ -237,34 +237,34 @@ def test_an_account_whose_login_fails_is_rested(office: ExitStack, certificate: 
 
 
 @SQLITE
-def test_a_letter_stands_in_the_database_once(office: ExitStack, platform: str) -> None:
-    """Its words are templates."""
+def test_a_template_is_stored_once(office: ExitStack, platform: str) -> None:
+    """For mails to many recipients."""
     post = office.enter_context(post_office(None))
     send_through(account(post.port))
     with create_engine(platform, poolclass=NullPool).begin() as connection:
         connection.execute(text(LETTER))
 
-    send(subject=None, text=None, letter="spring", context={"name": "Bob"})
+    send(subject=None, text=None, template="spring", context={"name": "Bob"})
 
     [(_, message)] = post.taken
     assert (message["Subject"], message.get_content().strip()) == ("Hello Bob", "Dear Bob")
 
 
 @SQLITE
-def test_a_letter_that_is_not_there_is_told(office: ExitStack) -> None:
-    """At once: it will not come by itself."""
+def test_a_missing_template_is_final(office: ExitStack) -> None:
+    """A retry would not help."""
     post = office.enter_context(post_office(None))
     send_through(account(post.port))
 
-    drained = send(subject=None, text=None, letter="spring")
+    drained = send(subject=None, text=None, template="spring")
 
     assert (drained.outcomes, post.taken) == ({"dead": 1}, [])
-    assert "there is no letter 'spring' in app_letters" in error_of(drained)
+    assert "there is no template 'spring' in app_templates" in error_of(drained)
 
 
 @SQLITE
-def test_an_account_that_has_had_its_day_waits_for_the_next(office: ExitStack) -> None:
-    """The quota is a limit of Mayfly's; the other accounts go on."""
+def test_a_used_up_quota_waits_for_the_next_day(office: ExitStack) -> None:
+    """The quota is a limit of Mayfly's; the other accounts continue."""
     few, many = (office.enter_context(post_office(None)) for _ in range(2))
     send_through(account(few.port, "tls=none&daily=1"), account(many.port, "tls=none&daily=2"))
     for number in range(4):
@@ -277,8 +277,8 @@ def test_an_account_that_has_had_its_day_waits_for_the_next(office: ExitStack) -
 
 
 @SQLITE
-def test_the_quota_of_one_lane_is_no_others(office: ExitStack) -> None:
-    """An account that is kept for another lane is not asked, whatever is left of its day."""
+def test_a_reserved_account_is_not_used_by_other_lanes(office: ExitStack) -> None:
+    """Whatever is left of its quota."""
     kept, shared = (office.enter_context(post_office(None)) for _ in range(2))
     send_through(account(kept.port, "tls=none&lanes=receipts"), account(shared.port, "tls=none&daily=1"))
     for number in range(3):
@@ -289,8 +289,8 @@ def test_the_quota_of_one_lane_is_no_others(office: ExitStack) -> None:
 
 
 @SQLITE
-def test_a_lane_without_an_account_is_told(office: ExitStack) -> None:
-    """At once: no time will bring one."""
+def test_a_lane_without_an_account_is_final(office: ExitStack) -> None:
+    """A retry would not help."""
     send_through(account(1, "tls=none&lanes=receipts"))
 
     drained = send()
@@ -301,7 +301,7 @@ def test_a_lane_without_an_account_is_told(office: ExitStack) -> None:
 
 @pytest.mark.every_database
 def test_the_same_effect_happens_once(office: ExitStack) -> None:
-    """Whoever asks for it again, be it another job, is told that it is done. On every database."""
+    """Another job with the same key gets the stored result. On every database."""
     post = office.enter_context(post_office(None))
     send_through(account(post.port))
 
@@ -311,8 +311,8 @@ def test_the_same_effect_happens_once(office: ExitStack) -> None:
     assert post.counts == {"bob@example.com": 2}
 
 
-def test_an_answer_that_was_lost_is_held(office: ExitStack) -> None:
-    """It was taken, as the server knows and nobody else: the job is dead with that reason."""
+def test_a_lost_reply_is_held(office: ExitStack) -> None:
+    """The server has accepted the mail: the job is dead with that reason."""
     post = office.enter_context(post_office(None))
     post.hangs_up_on.add("bob@example.com")
     send_through(account(post.port))
@@ -321,13 +321,13 @@ def test_an_answer_that_was_lost_is_held(office: ExitStack) -> None:
 
     assert (first.outcomes, again.outcomes) == ({"dead": 1}, {"dead": 1})
     assert "answer unknown (SMTPServerDisconnected): held, because it may have been sent" in error_of(first)
-    assert "answer unknown (its run ended before the answer came): held" in error_of(again)
+    assert "answer unknown (an earlier run ended before the reply): held" in error_of(again)
     assert post.counts == {"bob@example.com": 1}
 
 
 @SQLITE
-def test_a_cable_that_is_cut_inside_the_message_is_held_too(office: ExitStack) -> None:
-    """Most servers throw away what has no end; not all tell."""
+def test_a_connection_that_is_lost_within_the_message_is_held(office: ExitStack) -> None:
+    """Most servers discard an incomplete message, but not all."""
     send_through(account(office.enter_context(cutting_office())))
 
     drained = send(text="x" * 50_000)
@@ -337,8 +337,8 @@ def test_a_cable_that_is_cut_inside_the_message_is_held_too(office: ExitStack) -
 
 
 @SQLITE
-def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack) -> None:
-    """By the lane: with the same Message-ID, so that the receiver can tell."""
+def test_a_lane_may_resend(office: ExitStack) -> None:
+    """With the same Message-ID."""
     lane_says("resend")
     post = office.enter_context(post_office(None))
     post.hangs_up_on.add("bob@example.com")
@@ -353,14 +353,14 @@ def test_who_prefers_two_mails_to_none_may_say_so(office: ExitStack) -> None:
 
 @pytest.mark.every_database
 def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
-    """Both have looked while it was open: one of them is told to come back. On every database."""
+    """Both have found it open: one of them is retried. On every database."""
     told: list[str] = []
 
     @handler("rival", max_attempts=1)
     def rival(job: Job) -> None:
         mine, other = Effect(job, "mail", "k"), Effect(Job(99, "x", "x", "{}", 1, 1, 1), "mail", "k")
         other._job.lifeline = job.lifeline
-        told.extend([mine.look().state, other.look().state])
+        told.extend([mine.load().state, other.load().state])
         other.hand_over("someone")
         mine.hand_over("me")
 
@@ -368,4 +368,4 @@ def test_two_runs_do_not_hand_over_the_same_effect(office: ExitStack) -> None:
     drained = drain(raises=False)
 
     assert told == ["open", "open"]
-    assert "another job is at the same effect: mail:k" in error_of(drained)
+    assert "another job works on the same effect: mail:k" in error_of(drained)

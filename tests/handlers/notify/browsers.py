@@ -1,4 +1,4 @@
-"""The other end of web push: a browser's keys, and what it does with what it is sent, by the letter of RFC 8291."""
+"""A fake browser for web push: its keys, and decryption by RFC 8291."""
 
 import base64
 import json
@@ -55,7 +55,7 @@ def derive(secret: bytes, salt: bytes, context: bytes, length: int) -> bytes:
 
 
 def signed_claims(authorization: str) -> tuple[str, dict[str, Any]]:
-    """The key that a request names as its sender's, and what was signed with it: RFC 8292."""
+    """The sender's key in a request, and the claims that it has signed (RFC 8292)."""
     scheme, _, rest = authorization.partition(" ")
     parts = dict(each.strip().split("=", 1) for each in rest.split(","))
     head, claims, signature = parts["t"].split(".")

@@ -1,4 +1,4 @@
-"""People with subscriptions, and the servers behind these."""
+"""People with subscriptions, and the servers behind them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ Subscribe = Callable[..., Provider]
 
 @pytest.fixture
 def sender(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The public key of the one that is set; and servers on this very machine may be told."""
+    """The public key of the configured private one; local servers may be called."""
     key = ec.generate_private_key(CURVE)
     private = key.private_numbers().private_value.to_bytes(32)
     monkeypatch.setenv("VAPID_PRIVATE_KEY", encoded(private))
@@ -28,7 +28,7 @@ def sender(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def subscribe(platform: str, sender: str) -> Iterator[Subscribe]:
-    """Give the person one more subscription; the server behind it."""
+    """Add a subscription to the person; returns its server."""
     with ExitStack() as servers:
 
         def add(kind: str, number: int = 1, **columns: str) -> Provider:

@@ -1,4 +1,4 @@
-"""Notifications to real servers: what each kind is sent, that nobody is told twice, and what failures mean."""
+"""Notifications to real HTTP servers: requests per kind, no duplicates, and outcomes of failures."""
 
 import json
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from handlers.http.public_pool import is_public
 from handlers.notify.payloads import Notification
 from handlers.notify.tables import Subscription
 from handlers.notify.webpush import content_of, encrypted, tag_of
-from handlers.outside.public import is_public
 from mayfly import enqueue
 from mayfly.client import current_app
 from mayfly.settings import LaneSettings
@@ -35,8 +35,8 @@ def outcomes_of_children(drained: Drained) -> list[str]:
 
 
 @SQLITE
-def test_a_browser_can_read_what_was_pushed_and_knows_who_sent_it(subscribe: Subscribe, sender: str) -> None:
-    """Encrypted for it alone, signed with the key of the setting, for the service that carries it."""
+def test_a_browser_can_decrypt_and_verify_a_push(subscribe: Subscribe, sender: str) -> None:
+    """Encrypted for it, signed with the configured key for its push service."""
     browser = Browser()
     service = subscribe("webpush", **browser.keys)
     service.status = 201
@@ -54,8 +54,8 @@ def test_a_browser_can_read_what_was_pushed_and_knows_who_sent_it(subscribe: Sub
 
 
 @SQLITE
-def test_chats_and_phones_are_told_in_their_own_words(subscribe: Subscribe) -> None:
-    """Nothing in a text can call a whole channel; ntfy is given its topic and its token."""
+def test_chats_and_phones_have_their_own_formats(subscribe: Subscribe) -> None:
+    """No text can notify a whole channel; ntfy gets topic and token."""
     chat, phone = subscribe("webhook", 1), subscribe("ntfy", 2, token="t0ken")
 
     drained = tell()
@@ -69,8 +69,8 @@ def test_chats_and_phones_are_told_in_their_own_words(subscribe: Subscribe) -> N
     }  # fmt: skip
 
 
-def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscribe: Subscribe) -> None:
-    """Each subscription has a job of its own."""
+def test_a_failed_subscription_is_retried_alone(subscribe: Subscribe) -> None:
+    """Each subscription has its own job."""
     well, ill, other = subscribe("webhook", 1), subscribe("webhook", 2), subscribe("ntfy", 3)
     ill.status = 500
 
@@ -80,8 +80,8 @@ def test_one_that_fails_is_tried_again_and_the_others_are_not_told_twice(subscri
     assert [len(each.heard) for each in (well, ill, other)] == [1, 5, 1]
 
 
-def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
-    """Whoever asks for it again, be it another job; one with another key is another."""
+def test_the_same_notification_is_sent_once(subscribe: Subscribe) -> None:
+    """Also by another job with the same key; another key is another notification."""
     chat = subscribe("webhook")
 
     outcomes = [tell(key="post:7").outcomes, tell(key="post:7").outcomes, tell(key="post:8").outcomes]
@@ -91,8 +91,8 @@ def test_the_same_notification_is_told_once(subscribe: Subscribe) -> None:
 
 
 @pytest.mark.every_database
-def test_a_subscription_that_is_gone_is_removed(subscribe: Subscribe, platform: str) -> None:
-    """404 and 410: the job is fine, the others stay, the next notification asks nobody in vain. On every database."""
+def test_a_subscription_that_is_gone_is_deleted(subscribe: Subscribe, platform: str) -> None:
+    """After 404 and 410 the job is done; the others stay. On every database."""
     gone, never, stays = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2), subscribe("webhook", 3)
     gone.status, never.status = 410, 404
 
@@ -104,8 +104,8 @@ def test_a_subscription_that_is_gone_is_removed(subscribe: Subscribe, platform: 
 
 
 @SQLITE
-def test_who_has_subscribed_anew_meanwhile_stays(subscribe: Subscribe, platform: str) -> None:
-    """One that was removed before its job ran is told nothing, and that is fine."""
+def test_a_renewed_subscription_stays(subscribe: Subscribe, platform: str) -> None:
+    """A job for a deleted one is done without a call."""
     subscribe("webhook", 1)
 
     enqueue("notify_push", {**TOLD, "subscription": 2})
@@ -115,8 +115,8 @@ def test_who_has_subscribed_anew_meanwhile_stays(subscribe: Subscribe, platform:
 
 
 @SQLITE
-def test_who_has_no_subscription_is_told_nothing(subscribe: Subscribe) -> None:
-    """That is no failure."""
+def test_a_person_without_subscriptions_is_no_failure(subscribe: Subscribe) -> None:
+    """The job is done."""
     drained = tell()
 
     assert [run.result for run in drained.runs] == [{"subscriptions": 0}]
@@ -135,10 +135,10 @@ def test_who_has_no_subscription_is_told_nothing(subscribe: Subscribe) -> None:
         (200, {}, "huge", ["dead"]),
     ],
 )
-def test_what_an_answer_means(
+def test_the_answer_decides(
     subscribe: Subscribe, status: int, headers: dict[str, str], manner: str, outcomes: list[str]
 ) -> None:
-    """What may pass is tried again, after the time that was asked for; and so is what was cut off."""
+    """Temporary errors are retried, after Retry-After; lost connections too."""
     chat = subscribe("webhook")
     chat.status, chat.headers, chat.manner = status, headers, manner
     enqueue("notify_push", TOLD)
@@ -149,8 +149,8 @@ def test_what_an_answer_means(
 
 
 @SQLITE
-def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is tried again: two notifications are better than none."""
+def test_a_timeout_is_retried(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A duplicate is better than a lost notification."""
     chat = subscribe("webhook")
     chat.manner = "silent"
     enqueue("notify_push", TOLD)
@@ -167,8 +167,8 @@ def test_silence_ends(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.every_database
-def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
-    """Whether its runner learns it at once or finds it in the ledger; a refusal is no doubt. On every database."""
+def test_a_lane_may_hold_unknown_answers(subscribe: Subscribe) -> None:
+    """In the same run or in a later one; a refusal is no doubt. On every database."""
     app = current_app()
     app.settings = app.settings.replace(lanes={"notify": LaneSettings(on_doubt="hold")})
     chat = subscribe("webhook")
@@ -189,31 +189,31 @@ def test_a_lane_may_hold_what_may_have_been_told(subscribe: Subscribe) -> None:
 
 @SQLITE
 @pytest.mark.parametrize("kind", ["webpush", "webhook", "ntfy"])
-def test_nothing_that_is_secret_is_shown(subscribe: Subscribe, platform: str, kind: str) -> None:
-    """Neither where others look for what went wrong nor in the ledger, though the server repeats it all."""
+def test_no_secret_is_shown(subscribe: Subscribe, platform: str, kind: str) -> None:
+    """Neither in errors nor in tables, although the server quotes everything."""
     service = subscribe(kind, token="t0ken-s3cret", **Browser().keys)
     service.status, service.body = 403, b"you may not s3cret t0pic"
 
     drained = tell()
 
-    told = " ".join(str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_effects"), drained))
+    told = " ".join(
+        str(each) for each in (enqueued_jobs(), select(platform, "SELECT * FROM app_idempotency"), drained)
+    )
     assert outcomes_of_children(drained) == ["dead"]
     assert "127.0.0.1 answered 403" in told
     assert not [each for each in ("s3cret", "t0pic", *Browser().keys.values()) if each in told]
 
 
 @SQLITE
-def test_a_url_that_leads_into_our_own_network_is_not_called(
-    subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Subscriptions come from browsers, and so from anybody; what the operator names is allowed."""
+def test_a_private_address_is_not_called(subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscriptions come from users; hosts in PRIVATE_HOSTS are allowed."""
     monkeypatch.delenv("PRIVATE_HOSTS")
     chat = subscribe("webhook")
 
     drained = tell()
 
     assert outcomes_of_children(drained) == ["dead"]
-    assert "127.0.0.1 is no address of the public internet" in str(drained.runs[-1].reason)
+    assert "127.0.0.1 is not a public address" in str(drained.runs[-1].reason)
     assert chat.heard == []
 
 
@@ -237,16 +237,16 @@ def test_a_url_that_leads_into_our_own_network_is_not_called(
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:
-    """An address of IPv4 in the clothes of IPv6 is seen as what it is."""
+    """IPv4-mapped IPv6 addresses count as IPv4."""
     assert is_public(address) is public
 
 
 @SQLITE
 @pytest.mark.parametrize("missing", ["VAPID_PRIVATE_KEY", "VAPID_SUBJECT"])
-def test_without_a_key_browsers_are_not_told_and_chats_are(
+def test_without_a_key_only_browsers_are_cancelled(
     subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """Cancelled, as everywhere where an integration is not configured."""
+    """As for every integration that is not configured."""
     monkeypatch.delenv(missing)
     service, chat = subscribe("webpush", 1, **Browser().keys), subscribe("webhook", 2)
 
@@ -268,10 +268,10 @@ def test_without_a_key_browsers_are_not_told_and_chats_are(
         ("p256dh", None, "the keys of subscription 1 cannot be used: "),
     ],
 )
-def test_keys_that_cannot_be_used_are_final(
+def test_invalid_keys_are_final(
     subscribe: Subscribe, monkeypatch: pytest.MonkeyPatch, name: str, value: str | None, reason: str
 ) -> None:
-    """Without being shown, and before anything is written down as handed over."""
+    """They are not shown, and nothing is handed over."""
     keys: dict[str, str | None] = {**Browser().keys}
     if name.isupper():
         monkeypatch.setenv(name, str(value))
@@ -291,17 +291,15 @@ def test_keys_that_cannot_be_used_are_final(
 @pytest.mark.parametrize(
     ("kind", "columns", "reason"),
     [
-        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is none"),
-        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is none"),
+        ("webhook", {"url": "http://[s3cret"}, "the URL of subscription 1 is not valid"),
+        ("webhook", {"url": "s3cret"}, "the URL of subscription 1 is not valid"),
         ("ntfy", {"url": "http://s3cret.example/"}, "the URL of subscription 1 names no topic"),
         ("ntfy", {"token": "t0ken\ns3cret"}, "the token of subscription 1 cannot be used"),
         ("webhook", {"url": "ftp://push.example/s3cret"}, "the base URL of an integration must begin with http"),
     ],
 )
-def test_rows_that_cannot_be_used_are_final(
-    subscribe: Subscribe, kind: str, columns: dict[str, str], reason: str
-) -> None:
-    """They are an application's, and nothing of them is shown."""
+def test_invalid_rows_are_final(subscribe: Subscribe, kind: str, columns: dict[str, str], reason: str) -> None:
+    """They are the application's; nothing of them is shown."""
     subscribe(kind, **columns)
 
     drained = tell()
@@ -317,7 +315,7 @@ ANYTHING = st.one_of(st.none(), st.integers(), st.text(), st.floats(), st.lists(
 @in_full(50)
 @given(st.dictionaries(st.sampled_from([*Notification.model_fields, "extra"]), ANYTHING))
 def test_any_payload_is_refused_or_fits_into_a_push(payload: dict[str, object]) -> None:
-    """Whatever it is: nothing that is let in is too long for a push service."""
+    """No accepted payload is too long for a push service."""
     browser = Browser()
     try:
         notification = Notification.model_validate({"person": 1, "title": "x", **payload})
@@ -350,7 +348,7 @@ def pushed(notification: Notification, browser: Browser) -> bytes:
     ],
 )
 def test_what_a_notification_may_be(change: dict[str, str], fits: bool) -> None:
-    """Bounded in bytes, as push services count, and what has to be escaped counts double."""
+    """Limited in bytes as JSON, where escapes count double."""
     try:
         notification = Notification.model_validate({"person": 1, "title": "x", **change})
     except ValidationError:

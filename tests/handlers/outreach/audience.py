@@ -1,4 +1,4 @@
-"""People for a blast, and what is left of one: by the tables that a platform has."""
+"""People for a blast, and the tables of a blast."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

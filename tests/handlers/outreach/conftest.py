@@ -1,4 +1,4 @@
-"""A platform that may send blasts, and the server that takes their mails."""
+"""A configured platform, and the SMTP server for its mails."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ def tables(platform: str, monkeypatch: pytest.MonkeyPatch) -> Tables:
 
 @pytest.fixture
 def post(monkeypatch: pytest.MonkeyPatch) -> Iterator[Post]:
-    """The server that send_email sends through."""
+    """The server that send_email uses."""
     with post_office(None) as opened:
         pool = read_accounts(f"smtp://127.0.0.1:{opened.port}?from=ann@shop.example&tls=none")
         monkeypatch.setattr(handlers.mail, "ACCOUNTS", pool)

@@ -1,4 +1,4 @@
-"""Blasts: who is written to, who is left out, and how it went; the mails go through a real SMTP server."""
+"""Blasts through a real SMTP server: recipients, exclusions and figures."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 
 
 def fan_out(slice_after: int | None = None) -> Drained:
-    """Nobody has an account to send from here, so the mails themselves are dead."""
+    """Without an account, so the mails themselves are dead."""
     return drain(raises=False, slice_after=slice_after)
 
 
@@ -32,8 +32,8 @@ def blasts(tables: Tables) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in tables.rows(f"SELECT {asked} FROM app_blasts ORDER BY job_id")]
 
 
-def test_a_blast_reaches_everybody_who_may_be_written_to(tables: Tables, post: Post) -> None:
-    """Once each, with a way out; and when the last mail has gone, its figures are there."""
+def test_a_blast_reaches_the_whole_audience(tables: Tables, post: Post) -> None:
+    """Once each, with an unsubscribe link; after the last mail the figures are stored."""
     tables.people(["ann@example.com", "Bob@Example.com", "carl@example.com", "dora@example.com"])
     tables.people(["BOB@example.com ", "no address", "evil@example.com\nBcc: all@example.com"])
     tables.suppress("carl@example.com", "bounced")
@@ -53,12 +53,12 @@ def test_a_blast_reaches_everybody_who_may_be_written_to(tables: Tables, post: P
 
 @pytest.mark.every_database
 def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
-    """The members of that board alone; the rows of that list, however often somebody is in it."""
+    """Duplicates in a list get one mail. On every database."""
     tables.people(["ann@example.com", "bob@example.com"], board=7)
     tables.people(["carl@example.com"], board=8)
     listed = ["eve@fair.example", "Eve@Fair.example", "joe@fair.example"]
-    tables.insert("app_addressees", [{"list_key": "fair", "email": each, "name": ""} for each in listed])
-    tables.insert("app_addressees", [{"list_key": "other", "email": "x@fair.example", "name": ""}])
+    tables.insert("app_recipients", [{"list_key": "fair", "email": each, "name": ""} for each in listed])
+    tables.insert("app_recipients", [{"list_key": "other", "email": "x@fair.example", "name": ""}])
     write(to={"board": 7})
     write(blast="fair", to={"list": "fair"})
 
@@ -67,8 +67,8 @@ def test_an_audience_may_be_a_board_or_a_list(tables: Tables) -> None:
     assert recipients() == ["ann@example.com", "bob@example.com", "eve@fair.example", "joe@fair.example"]
 
 
-def test_whoever_was_written_to_is_not_written_to_again(tables: Tables) -> None:
-    """A blast may be extended: its second job reaches only who has come since."""
+def test_an_extended_blast_mails_new_recipients_only(tables: Tables) -> None:
+    """The second job with the same name and texts."""
     tables.people(["ann@example.com", "bob@example.com"])
     write()
     fan_out()
@@ -81,8 +81,8 @@ def test_whoever_was_written_to_is_not_written_to_again(tables: Tables) -> None:
 
 
 @pytest.mark.every_database
-def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
-    """By its name. On every database."""
+def test_recipients_of_other_blasts_may_be_excluded(tables: Tables) -> None:
+    """By the name of the blast. On every database."""
     tables.people(["ann@example.com"])
     write(blast="winter")
     fan_out()
@@ -95,7 +95,7 @@ def test_who_has_had_another_blast_may_be_left_out(tables: Tables) -> None:
 
 @pytest.mark.every_database
 def test_a_blast_is_closed_once(tables: Tables) -> None:
-    """Whoever runs its last job again changes nothing. On every database."""
+    """A repeated close_blast changes nothing. On every database."""
     tables.people(["ann@example.com"])
     write()
     fan_out()
@@ -109,8 +109,8 @@ def test_a_blast_is_closed_once(tables: Tables) -> None:
 
 
 @SQLITE
-def test_one_name_says_one_thing(tables: Tables) -> None:
-    """Else nobody could say what somebody was written."""
+def test_a_name_has_one_text(tables: Tables) -> None:
+    """Otherwise the text that a recipient got would be unknown."""
     tables.people(["ann@example.com"])
     write()
     fan_out()
@@ -119,13 +119,13 @@ def test_one_name_says_one_thing(tables: Tables) -> None:
     drained = fan_out()
 
     assert drained.outcomes == {"dead": 1}
-    assert "the blast spring says something else already" in str(drained.runs[0].outcome.error)
+    assert "the blast spring exists with another text" in str(drained.runs[0].outcome.error)
     assert len(blasts(tables)) == 1
 
 
-def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In as many slices as it takes, with the figures of one."""
-    monkeypatch.setattr(blast, "STEP", 2)
+def test_a_blast_continues_from_its_checkpoint(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any number of slices, with the figures of one run."""
+    monkeypatch.setattr(blast, "STEP_SIZE", 2)
     people = [f"p{number}@example.com" for number in range(7)]
     tables.people([*people, people[0].upper(), people[6].upper()])
     write()
@@ -137,9 +137,9 @@ def test_it_goes_on_from_its_checkpoint(tables: Tables, monkeypatch: pytest.Monk
     assert blasts(tables) == [("sent", 7, 0, 2, 0, 0, 7, 0)]
 
 
-def test_a_step_that_is_repeated_enqueues_nothing_twice(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a kill between the mails and the checkpoint: the same place again, and the same figures."""
-    monkeypatch.setattr(blast, "STEP", 3)
+def test_a_repeated_step_enqueues_nothing_twice(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a kill between the commit and the checkpoint; the figures are the same."""
+    monkeypatch.setattr(blast, "STEP_SIZE", 3)
     tables.people(f"{number}@example.com" for number in range(5))
     write()
     fan_out()
@@ -166,10 +166,8 @@ def test_a_step_that_is_repeated_enqueues_nothing_twice(tables: Tables, monkeypa
         ({"subject": "{{ '\n' }}".replace("\n", "\\n")}, "more than one line"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_ends_it_at_once(
-    tables: Tables, change: dict[str, Any], reason: str
-) -> None:
-    """Before it has become as many dead mails as there are people."""
+def test_an_invalid_template_fails_the_blast(tables: Tables, change: dict[str, Any], reason: str) -> None:
+    """Instead of every single mail."""
     tables.people(["ann@example.com"])
     write(**change)
 
@@ -181,10 +179,10 @@ def test_a_template_that_cannot_be_rendered_ends_it_at_once(
 
 @SQLITE
 @pytest.mark.parametrize("missing", ["UNSUBSCRIBE_URL", "UNSUBSCRIBE_SECRET", "SMTP_ACCOUNTS"])
-def test_a_blast_that_nobody_can_leave_is_not_sent(
+def test_a_blast_needs_unsubscribe_links_and_accounts(
     tables: Tables, monkeypatch: pytest.MonkeyPatch, missing: str
 ) -> None:
-    """Nor one that nobody can send."""
+    """Otherwise it is cancelled."""
     monkeypatch.delenv(missing)
     tables.people(["ann@example.com"])
     write()
@@ -196,8 +194,8 @@ def test_a_blast_that_nobody_can_leave_is_not_sent(
 @pytest.mark.parametrize(
     "url", ["https://shop.example/leave", "ftp://x/{token}", "https://x/ {token}", "https://x/{token}" + "x" * 200]
 )
-def test_a_link_that_leads_nowhere_is_told(tables: Tables, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """Before anybody is sent there."""
+def test_an_invalid_unsubscribe_url_is_final(tables: Tables, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Before the first mail."""
     monkeypatch.setenv("UNSUBSCRIBE_URL", url)
     write()
 
@@ -219,8 +217,8 @@ def test_a_link_that_leads_nowhere_is_told(tables: Tables, monkeypatch: pytest.M
         | st.lists(st.text(max_size=3), max_size=3),
     )
 )
-def test_whatever_the_payload_it_is_refused_or_can_be_worked_with(payload: dict[str, Any]) -> None:
-    """A name that fits keys, one audience, something to say."""
+def test_any_payload_is_refused_or_valid(payload: dict[str, Any]) -> None:
+    """A name that fits into keys, one audience, a text."""
     try:
         outreach = Outreach.model_validate(payload)
     except ValidationError:

@@ -1,4 +1,4 @@
-"""Two jobs of one blast at the same time: the table decides who writes to whom."""
+"""Two concurrent jobs of one blast: the table decides which of them mails an address."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ ADDRESSES = ["ann@example.com", "bob@example.com", "carl@example.com"]
 
 @pytest.fixture
 def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
-    """Each with a connection of its own."""
+    """Each with its own connection."""
     databases = Database(platform_url), Database(platform_url)
     first, second = (Job(number, "send_outreach", "outreach", "{}", 1, 1, 1) for number in (1, 2))
     for job, database in zip((first, second), databases, strict=True):
@@ -31,8 +31,8 @@ def jobs(platform_url: str) -> Iterator[tuple[Job, Job]]:
 
 
 @pytest.mark.every_database
-def test_two_jobs_write_to_nobody_twice(platform_url: str, jobs: tuple[Job, Job]) -> None:
-    """The second has begun while the first is not committed yet. On every database."""
+def test_two_jobs_mail_no_address_twice(platform_url: str, jobs: tuple[Job, Job]) -> None:
+    """The second starts before the first has committed. On every database."""
     is_inside, second_begins = Event(), Event()
     given: dict[str, set[str]] = {}
 
@@ -45,10 +45,10 @@ def test_two_jobs_write_to_nobody_twice(platform_url: str, jobs: tuple[Job, Job]
         assert is_inside.wait(DEADLINE)
         second_begins.set()
         addresses = ["dora@example.com", *reversed(ADDRESSES)]
-        tables.write_down(jobs[1], "spring", addresses, lambda _c, new: given.update(second=new))
+        tables.record_recipients(jobs[1], "spring", addresses, lambda _c, new: given.update(second=new))
 
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(tables.write_down, jobs[0], "spring", ADDRESSES, enqueue_first)
+        first = threads.submit(tables.record_recipients, jobs[0], "spring", ADDRESSES, enqueue_first)
         second = threads.submit(write_second)
         first.result(DEADLINE)
         second.result(DEADLINE)

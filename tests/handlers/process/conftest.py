@@ -1,4 +1,4 @@
-"""Real installations whose handlers are those that come with Mayfly."""
+"""Real installations with the handlers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.handlers.process.installation import HandlersInstallation
 
 @pytest.fixture
 def installation(platform_url: str, tmp_path: Path) -> Iterator[HandlersInstallation]:
-    """On SQLite, or on every database that is asked for."""
+    """On SQLite, or on every database for marked tests."""
     made = HandlersInstallation(tmp_path, platform_url)
     yield made
     made.end()
@@ -20,7 +20,7 @@ def installation(platform_url: str, tmp_path: Path) -> Iterator[HandlersInstalla
 
 @pytest.fixture
 def embedded(databases: Databases, tmp_path: Path) -> Iterator[HandlersInstallation]:
-    """On SQLite alone, for what no database can make a difference to."""
+    """On SQLite only."""
     with databases.fresh("sqlite", migrate_all) as url:
         made = HandlersInstallation(tmp_path, url)
         yield made

@@ -1,4 +1,4 @@
-"""An installation of Mayfly that runs the handlers that come with it."""
+"""An installation of Mayfly with the handlers."""
 
 from tests.process.installation import Installation
 

@@ -1,4 +1,4 @@
-"""`mayfly migrate --app` in an installation, and what a runner loads of the handlers that come with Mayfly."""
+"""`mayfly migrate --app` in an installation, and the libraries that a runner loads."""
 
 import re
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ def without_tables(tmp_path: Path) -> Iterator[HandlersInstallation]:
     made.end()
 
 
-def test_the_platforms_tables_are_made_when_asked_for(without_tables: Installation) -> None:
-    """And that they are there already is said the second time."""
+def test_the_app_tables_are_created_on_request(without_tables: Installation) -> None:
+    """The second run says that they are up to date."""
     first, second = (without_tables.run("mayfly", "migrate", "--app") for _ in range(2))
 
     made = re.fullmatch(r"Migrated the tables of handlers from nothing to version (\d{4})\.\n", first.stdout)
@@ -39,8 +39,8 @@ def test_the_platforms_tables_are_made_when_asked_for(without_tables: Installati
     assert second.stdout == f"The tables of handlers are up to date (version {made[1]}).\n"
 
 
-def test_a_runner_loads_no_library_that_its_jobs_do_not_ask_for(embedded: Installation) -> None:
-    """Whatever areas there are beside."""
+def test_a_runner_loads_no_library_that_its_jobs_do_not_need(embedded: Installation) -> None:
+    """Of any area."""
     embedded.new_interpreters = True  # a forked process has the imports of the one that it was forked from
     (embedded.home / "looking.py").write_text(LOADED)
     embedded.enqueue("loaded")

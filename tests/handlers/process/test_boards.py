@@ -1,4 +1,4 @@
-"""Boards and posts with real runners that are killed in the middle: nothing is lost, and nobody is told twice."""
+"""Boards and posts with killed runners: nothing is lost or sent twice."""
 
 import json
 from collections import Counter
@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from tests.handlers.community import LONG_AGO, Community
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.handlers.providers import provider
 from tests.process.installation import Installation
 
@@ -20,7 +20,7 @@ PART = 5000
 
 
 def fill(community: Community, posts: int) -> None:
-    """A closed board that takes a while."""
+    """A closed board that takes a while to export."""
     community.board(7, members=(1, 2, 3), state="closed", closed_at=LONG_AGO)
     columns = ("id", "board_id", "body", "state", "created_at")
     rows = [dict(zip(columns, (each, 7, BODY, "draft", LONG_AGO), strict=True)) for each in range(1, posts + 1)]
@@ -41,7 +41,7 @@ def posts_in(archive: Path) -> list[int]:
 
 
 def prepare(installation: Installation, posts: int) -> Path:
-    """Where its archives will be."""
+    """The directory of its archives."""
     archives = installation.home / "archives"
     installation.settings = {"BOARD_ARCHIVES": str(archives), "BACKOFF_BASE": "0.01"}
     fill(Community(installation.url), posts)
@@ -49,7 +49,7 @@ def prepare(installation: Installation, posts: int) -> Path:
 
 
 def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation) -> None:
-    """At the end there is one file, as if nobody had been killed."""
+    """The file is the same as without a kill."""
     archives = prepare(embedded, POSTS)
     [job_id] = embedded.enqueue("archive_board", '{"board": 7}', lane="misc")
 
@@ -72,8 +72,8 @@ def test_a_kill_in_the_middle_of_an_export_loses_nothing(embedded: Installation)
     assert sorted(json.loads(row.payload)["to"] for row in mails) == [f"{each}@example.com" for each in (1, 2, 3)]
 
 
-def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded: Installation) -> None:
-    """A server that knows keys again sees one for each post, however often it is asked."""
+def test_random_kills_publish_nothing_twice_and_lose_nothing(embedded: Installation) -> None:
+    """The server sees one idempotency key per post, however often it is called."""
     embedded.settings = {
         "PRIVATE_HOSTS": "127.0.0.1",
         "CHANNEL_TEST": "t0ken",
@@ -101,8 +101,8 @@ def test_kills_at_random_moments_publish_nothing_twice_and_lose_nothing(embedded
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_a_hundred_thousand_posts_fit_into_little_memory(installation: Installation) -> None:
-    """100 MB of them, in as many cycles as it takes."""
+def test_an_export_of_100_000_posts_needs_little_memory(installation: Installation) -> None:
+    """100 MB of posts, in several cycles."""
     archives = prepare(installation, 100_000)
     [job_id] = installation.enqueue("archive_board", '{"board": 7}', lane="misc")
 

@@ -1,4 +1,4 @@
-"""`scripts/demo`: all handlers of the platform at once, against stand-ins, by real cycles."""
+"""`scripts/demo`: all handlers at once, against fake services, in real cycles."""
 
 import re
 import subprocess
@@ -20,8 +20,8 @@ def demo(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.slow
-def test_every_handler_of_the_platform_has_its_part(tmp_path: Path) -> None:
-    """Nothing dies, nothing waits, and the mails are there to be read."""
+def test_the_demo_runs_every_handler(tmp_path: Path) -> None:
+    """No job is dead or left pending, and the mails can be read."""
     home = tmp_path / "demo"
 
     run = demo("--home", str(home), "--people", "20", "--seconds", "300", "--until-done")
@@ -38,13 +38,13 @@ def test_every_handler_of_the_platform_has_its_part(tmp_path: Path) -> None:
 
 
 def platform_types() -> set[str]:
-    """Those of all areas."""
+    """The types of all areas."""
     known = load_registry(load_settings()).handlers.items()
     return {name for name, each in known if re.fullmatch(r"handlers\.(?!samples)\w+", each.function.__module__)}
 
 
-def test_a_directory_with_something_else_is_not_emptied(tmp_path: Path) -> None:
-    """Whoever mistypes loses nothing."""
+def test_a_directory_with_other_files_is_not_emptied(tmp_path: Path) -> None:
+    """A mistyped --home loses nothing."""
     (tmp_path / "thesis.txt").write_text("years of work")
 
     run = demo("--home", str(tmp_path))

@@ -1,6 +1,6 @@
-"""What a real runner has imported when its lane is empty: what its jobs needed, and nothing of other lanes."""
+"""A runner imports what its jobs need, and nothing of other lanes."""
 
-from tests.handlers.dear import dear_modules, extras
+from tests.handlers.heavy_modules import extras, heavy_modules
 from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert
@@ -9,7 +9,7 @@ from tests.process.test_idle import Run, leave_snapshot
 
 
 def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installation) -> None:
-    """HTTP and cryptography, and none of the mail, the documents or the figures of others."""
+    """HTTP, cryptography and SQLAlchemy; not the libraries for mail, PDF or comparison."""
     browser = Browser()
     key = browser.key.private_numbers().private_value.to_bytes(32)
     with provider() as service:
@@ -23,15 +23,15 @@ def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installat
     assert (ran.returncode, embedded.statuses()) == (0, {"done": 2})
     assert browser.decrypt(heard.body)["title"] == "Hello"
     assert {"http_ece", "py_vapid", "urllib3"} <= ran.modules
-    assert ran.modules & dear_modules() == extras()["push"] | {"ssl", "http.client"}
+    assert ran.modules & heavy_modules() == extras()["push"] | {"ssl", "http.client", "sqlalchemy"}
 
 
-def test_a_runner_of_small_jobs_has_imported_none_of_it(embedded: Installation) -> None:
-    """Not even HTTP, though the types of its lane could ask for it."""
+def test_a_runner_of_queries_has_imported_sqlalchemy_alone(embedded: Installation) -> None:
+    """Not HTTP, which other types of its lane use. (SQLAlchemy imports asyncio, which imports ssl.)"""
     leave_snapshot(embedded)
     embedded.enqueue("purge_sessions", lane="misc")
 
     ran = Run(embedded, "-m", "runner", "--lane", "misc")
 
     assert (ran.returncode, embedded.statuses()) == (0, {"done": 1})
-    assert ran.modules & dear_modules() == set()
+    assert ran.modules & heavy_modules() == {"sqlalchemy", "ssl"}

@@ -1,4 +1,4 @@
-"""A budget that many runners draw from at once: never more is spent than it says."""
+"""A budget with many concurrent runners: it is never exceeded."""
 
 import pytest
 
@@ -10,7 +10,7 @@ JOBS = 60
 
 @pytest.mark.slow
 def test_many_runners_spend_no_more_than_the_budget(installation: Installation) -> None:
-    """On every database: what is over waits for the next month, and no job fails over a lock."""
+    """The other jobs wait for the next month, and none fails because of a lock. On every database."""
     with played_model() as model:
         model.reply = lambda _asked: '{"text": "Peas?"}'
         installation.settings = {
@@ -25,8 +25,8 @@ def test_many_runners_spend_no_more_than_the_budget(installation: Installation) 
         installation.dispatch()
 
         [[used, most]] = installation.rows("SELECT used, most FROM mayfly_limits")
-        [[balance]] = installation.rows("SELECT balance_micros FROM app_llm_purse")
-        [[spent, calls]] = installation.rows("SELECT SUM(cost_micros), COUNT(*) FROM app_llm_traces")
+        [[balance]] = installation.rows("SELECT balance_micros FROM app_llm_balance")
+        [[spent, calls]] = installation.rows("SELECT SUM(cost_micros), COUNT(*) FROM app_llm_calls")
         attempts = installation.rows("SELECT error FROM mayfly_attempts")
         assert attempts == []
         assert (used, most) == (300, 300)

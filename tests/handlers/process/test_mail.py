@@ -1,4 +1,4 @@
-"""Mail through real runners that are killed within an SMTP dialogue: nobody gets two, and who gets none is held."""
+"""Mail with runners that are killed within an SMTP dialogue: no duplicate, and a lost mail is held."""
 
 import random
 from contextlib import suppress
@@ -7,7 +7,7 @@ from queue import Empty
 import pytest
 
 from tests.handlers.mail.servers import Post, Stop, post_office
-from tests.handlers.process.killing import ended, kill, runner_at
+from tests.handlers.process.random_kills import ended, kill, runner_at
 from tests.process.installation import Installation
 
 PEOPLE = 40
@@ -39,7 +39,7 @@ def test_kills_within_the_dialogue_send_nothing_twice_and_lose_nothing(installat
     errors = [job.last_error for job in jobs.values() if job.status == "dead"]
     assert sorted(stop.moment for stop in killed) == sorted([*before, *IN_DOUBT])
     assert {recipient for recipient, job in jobs.items() if job.status != "done"} == doubtful
-    assert sum("answer unknown (its run ended before the answer came): held" in each for each in errors) >= 2
+    assert sum("answer unknown (an earlier run ended before the reply): held" in each for each in errors) >= 2
     assert set(post.counts.values()) == {1}
     assert len(ids.keys() - post.counts.keys()) == 1  # the one whose message was asked for, and never sent
     assert ids.keys() - post.counts.keys() <= doubtful
@@ -51,7 +51,7 @@ def enqueue_mail(installation: Installation, recipient: str) -> int:
 
 
 def killed_at(installation: Installation, post: Post, moments: list[str]) -> list[Stop]:
-    """One runner at each of these moments, in cycles that go on until all jobs have ended."""
+    """Kill one runner at each of these points, in cycles until all jobs have ended."""
     post.stop_at = moments
     killed, is_over = [], ended(installation)
     while not is_over():

@@ -1,15 +1,15 @@
-"""Notifications by real runners, of which one is killed while it tells."""
+"""Notifications with a runner that is killed during a call."""
 
-from tests.handlers.process.killing import kill
+from tests.handlers.process.random_kills import kill
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert, select
 from tests.process.installation import RUN_SECONDS, Installation, wait_until
 
-LEDGER = "SELECT effect_key, state, answer FROM app_effects ORDER BY effect_key"
+LEDGER = "SELECT effect_key, state, answer FROM app_idempotency ORDER BY effect_key"
 
 
-def test_who_was_being_told_when_the_runner_died_is_told_again(embedded: Installation) -> None:
-    """Nobody knows whether it was heard, and the ledger says so; the other one, who was told, is not told again."""
+def test_a_notification_in_doubt_is_sent_again(embedded: Installation) -> None:
+    """The other one, which was sent, is not repeated."""
     embedded.settings = {"PRIVATE_HOSTS": "127.0.0.1", "BACKOFF_BASE": "0.01"}
     with provider() as well, provider() as mute:
         mute.manner = "silent"

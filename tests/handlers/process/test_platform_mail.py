@@ -1,4 +1,4 @@
-"""What boards, digests and invoices write arrives, by real runners and a real mail server: each of it once."""
+"""Mails of boards, digests and invoices arrive once, through real runners and a real SMTP server."""
 
 import json
 
@@ -9,7 +9,7 @@ from tests.process.installation import Installation
 
 
 def test_members_readers_and_customers_get_one_mail_each(embedded: Installation) -> None:
-    """Though everything is asked for twice."""
+    """Although everything is enqueued twice."""
     files = embedded.home / "files"
     with post_office(None) as post:
         embedded.settings = {

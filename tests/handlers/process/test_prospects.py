@@ -1,4 +1,4 @@
-"""Imports and merges by real runners, killed at random moments: nothing is lost, and nothing is there twice."""
+"""Imports and merges with runners that are killed at random: nothing is lost or duplicated."""
 
 import csv
 import random
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.handlers.prospects.tables import insert
 from tests.process.installation import Installation
 
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def platform(installation: Installation) -> Installation:
-    """Files are imported from its home."""
+    """With a directory for imports."""
     installation.settings = {"IMPORT_FILES": str(installation.home), "BACKOFF_BASE": "0.01"}
     return installation
 
@@ -28,8 +28,8 @@ def platform(installation: Installation) -> Installation:
 # --- imports ----------------------------------------------------------------------------------------------
 
 
-def test_an_import_that_is_killed_again_and_again_is_whole(platform: Installation) -> None:
-    """Each good row is a prospect, each bad one is in the file of rejects, in order and once."""
+def test_an_import_survives_kills(platform: Installation) -> None:
+    """Each good row is a prospect, each bad one is in the rejects file, in order and once."""
     killed, job = run_import(platform, ROWS, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
@@ -39,7 +39,7 @@ def test_an_import_that_is_killed_again_and_again_is_whole(platform: Installatio
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
 def test_a_million_rows_need_little_memory(platform: Installation) -> None:
-    """In slices, with kills, and with less than 100 MB for any runner."""
+    """In slices, with kills, below 100 MB per runner."""
     began = time.monotonic()
     killed, job = run_import(platform, 1_000_000, 5)
 
@@ -52,7 +52,7 @@ def test_a_million_rows_need_little_memory(platform: Installation) -> None:
 
 
 def run_import(installation: Installation, count: int, kills: int) -> tuple[int, Any]:
-    """Every tenth row is bad, and some notes have more than one line."""
+    """Every tenth row is bad, and some notes have several lines."""
     with (installation.home / "people.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["E-Mail", "Name", "Company", "Notes"])
@@ -87,7 +87,7 @@ def assert_whole(installation: Installation, job: Any) -> None:
 
 
 def lines_of(path: Path) -> tuple[list[int], list[int]]:
-    """Where the good and the bad records of the file begin."""
+    """The first lines of the good and the bad records."""
     good: list[int] = []
     bad: list[int] = []
     begins = 2
@@ -103,8 +103,8 @@ def lines_of(path: Path) -> tuple[list[int], list[int]]:
 # --- merges -----------------------------------------------------------------------------------------------
 
 
-def test_merges_that_are_killed_again_and_again_are_right(platform: Installation) -> None:
-    """Everybody is there once, and each of the others was merged once, by one row that says so."""
+def test_merges_survive_kills(platform: Installation) -> None:
+    """Each person is there once, and each duplicate has one merge."""
     killed, job = run_dedup(platform, PEOPLE, PEOPLE, KILLS)
 
     assert (killed, job.status) == (KILLS, "done")
@@ -113,8 +113,8 @@ def test_merges_that_are_killed_again_and_again_are_right(platform: Installation
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine_name", ["sqlite", "mariadb"], indirect=True)
-def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform: Installation) -> None:
-    """Not by 2 × 10¹⁰ comparisons."""
+def test_200_000_prospects_are_compared_in_minutes(platform: Installation) -> None:
+    """Without 2 × 10¹⁰ comparisons."""
     people, twins = 160_000, 40_000
     killed, job = run_dedup(platform, people, twins, 5)
 
@@ -124,7 +124,7 @@ def test_two_hundred_thousand_prospects_are_compared_in_minutes(platform: Instal
 
 
 def run_dedup(installation: Installation, people: int, twins: int, kills: int) -> tuple[int, Any]:
-    """Some are there twice: half of them by the same mail, half by a name that is alike; many at one company."""
+    """Duplicates by mail and by similar name, half each; many share a company."""
     chance = random.Random(2)
     given: list[dict[str, str]] = []
     for number in range(people):

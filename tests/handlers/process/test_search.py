@@ -1,13 +1,14 @@
-"""The search index under kills: a search sees all of the old one or all of the new one, and no table is left over."""
+"""The search index with killed runners: a search sees a complete index, and no table is left over."""
 
 from datetime import UTC, datetime
 
 import pytest
 from sqlalchemy import inspect
 
-from handlers.search.finding import find
-from handlers.search.tables import NAME
-from tests.handlers.process.killing import drain_under_kills, rows_of
+from handlers.search.query import find
+from handlers.search.tables import INDEX_NAME
+from tests.handlers.process.random_kills import drain_under_kills, rows_of
+from tests.handlers.rows import reader
 from tests.looking import engine_of
 from tests.process.installation import Installation
 
@@ -25,12 +26,12 @@ def add_posts(installation: Installation, count: int) -> None:
 
 
 def found(installation: Installation) -> int | None:
-    hits = find(installation.database.read, "rare", most=10 * RARE)
+    hits = find(reader(installation.database), "rare", limit=10 * RARE)
     return None if hits is None else len(hits)
 
 
 def build_under_kills(installation: Installation, posts: int, kills: int) -> None:
-    """A search sees what it should at each kill, and the build comes to its end all the same."""
+    """Search at each kill, until the build has ended."""
     installation.settings = {"BACKOFF_BASE": "0.01"}
     add_posts(installation, RARE)
     installation.enqueue("rebuild_search_index", lane="misc")
@@ -48,19 +49,21 @@ def build_under_kills(installation: Installation, posts: int, kills: int) -> Non
         look=lambda: seen.add(found(installation)),
     )
 
-    tables = [each for each in inspect(engine_of(installation.database)).get_table_names() if NAME.fullmatch(each)]
+    tables = [
+        each for each in inspect(engine_of(installation.database)).get_table_names() if INDEX_NAME.fullmatch(each)
+    ]
     assert killed
     assert seen <= {RARE, 2 * RARE}
     assert installation.statuses() == {"done": 2}
     assert (found(installation), tables) == (2 * RARE, [f"app_search_{job_id}"])
 
 
-def test_kills_at_random_moments_never_show_half_an_index(embedded: Installation) -> None:
+def test_random_kills_never_show_an_incomplete_index(embedded: Installation) -> None:
     """On SQLite, with a small index."""
     build_under_kills(embedded, posts=10_000, kills=2)
 
 
 @pytest.mark.slow
-def test_many_kills_never_show_half_an_index(installation: Installation) -> None:
+def test_many_kills_never_show_an_incomplete_index(installation: Installation) -> None:
     """On every database."""
     build_under_kills(installation, posts=20_000, kills=8)

@@ -1,4 +1,4 @@
-"""The prospects of a test, put in and looked at by plain SQL."""
+"""The prospects of a test, by plain SQL."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def prospects(url: str, columns: str = "id, email, name, company", where: str = 
 
 
 def insert(url: str, people: Iterable[Mapping[str, Any]]) -> list[int]:
-    """As an application would that knows nothing of keys; their ids."""
+    """As an application without match keys would; returns the ids."""
     columns = (*FIELDS, "created_at", "updated_at")
     values = ", ".join(f":{name}" for name in columns)
     empty = dict.fromkeys(FIELDS) | {"created_at": NOW, "updated_at": NOW}

@@ -1,4 +1,4 @@
-"""Who is merged with whom, what is kept of both, and that it can be undone."""
+"""Which prospects are merged, what is kept of both, and how it is undone."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handlers.prospects import dedup
-from handlers.prospects.likeness import Entry, Neighbourhood, load_ratio
+from handlers.prospects.similarity import Candidate, SortedNeighbourhood, load_ratio
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
@@ -32,7 +32,7 @@ def error_of(drained: Drained) -> str:
 
 
 def test_the_same_mail_is_the_same_person(platform: str) -> None:
-    """Whatever its dots, tags and case; the first keeps its address, and the richest of everything else."""
+    """Without dots, tags and case; the first keeps its address, and the longest of every other field."""
     ann, twin, third, bob = insert(
         platform,
         [
@@ -47,7 +47,7 @@ def test_the_same_mail_is_the_same_person(platform: str) -> None:
 
     assert drained.runs[-1].result == {"prospects": 4, "merged": 2}
     [(progress,)] = rows(platform, "SELECT CAST(progress AS CHAR(200)) FROM mayfly_jobs")
-    assert json.loads(progress) == {"done": 16, "total": 16, "text": "looks at prospects: 2 merged"}
+    assert json.loads(progress) == {"done": 16, "total": 16, "text": "prospects compared: 2 merged"}
     assert prospects(platform, "id, email, name, phone, city") == [
         (ann, "Ann.Miller@gmail.com", "Ann Miller", "+49 221 1234567", "Köln"),
         (bob, "bob@example.com", "Bob", None, None),
@@ -55,8 +55,8 @@ def test_the_same_mail_is_the_same_person(platform: str) -> None:
     assert prospects(platform, "id, merged_into", "merged_into IS NOT NULL") == [(twin, ann), (third, ann)]
 
 
-def test_likeness_of_name_and_company(platform: str) -> None:
-    """Both must be there and alike, to the letter where both have an address; who has none gets the other's."""
+def test_similar_name_and_company(platform: str) -> None:
+    """Both must match; equal if both have an address; a missing address is copied."""
     ids = insert(
         platform,
         [
@@ -73,16 +73,15 @@ def test_likeness_of_name_and_company(platform: str) -> None:
     assert [row[0] for row in prospects(platform)] == [ids[0], ids[2], ids[3], ids[4]]
     assert prospects(platform, "email", f"id = {ids[0]}") == [("jon@acme.example",)]
     [(rule, score, changes)] = rows(platform, "SELECT rule, score, changes FROM app_merges")
-    assert (rule, round(score)) == ("likeness", 95)
+    assert (rule, round(score)) == ("similarity", 95)
     assert json.loads(changes)["email"] == [None, "jon@acme.example"]
 
 
 @pytest.mark.every_database
 @pytest.mark.parametrize("slice_after", [1, 3])
 def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.MonkeyPatch, slice_after: int) -> None:
-    """A pass that goes on from its checkpoint still knows whom it compares with. On every database."""
-    for name in ("UNKEYED", "SORTED"):
-        monkeypatch.setattr(dedup, name, getattr(dedup, name).replace("LIMIT 1000", "LIMIT 2"))
+    """A pass that continues from its checkpoint has its window of neighbours. On every database."""
+    monkeypatch.setattr(dedup, "PAGE_SIZE", 2)
     insert(
         platform,
         [{"email": f"{each}@gmail.com"} for each in ("ann", "bob", "a.nn", "b.ob", "a.n.n", "cid")]
@@ -95,8 +94,8 @@ def test_slices_find_what_one_run_finds(platform: str, monkeypatch: pytest.Monke
     assert len(prospects(platform)) == 5
 
 
-def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
-    """Another job finds nothing more to do, and the first one's books stay as they are."""
+def test_a_repeated_run_merges_nothing_twice(platform: str) -> None:
+    """Another job finds nothing, and the merges of the first stay."""
     insert(platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com"}])
     first = run("dedup_prospects")
     before = rows(platform, "SELECT * FROM app_merges"), prospects(platform, "*", ALL)
@@ -112,7 +111,7 @@ def test_a_run_that_is_repeated_merges_nobody_twice(platform: str) -> None:
 
 @pytest.mark.every_database
 def test_a_merge_can_be_undone(platform: str) -> None:
-    """Both are as they were, are told apart from then on, and to undo it twice is to undo it once."""
+    """Both are as before, and are not merged again; a second undo changes nothing. On every database."""
     people = [
         {"email": "ann@gmail.com", "name": "Ann"},
         {"email": "a.nn@gmail.com", "name": "Ann Miller", "phone": "1"},
@@ -131,8 +130,8 @@ def test_a_merge_can_be_undone(platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_what_came_later_is_undone_first(platform: str) -> None:
-    """Merges build on each other; a whole run can be taken back at once. On every database."""
+def test_later_merges_are_undone_first(platform: str) -> None:
+    """Merges build on each other; a whole run can be undone. On every database."""
     insert(platform, [{"email": f"{each}@gmail.com", "name": "Ann" + each} for each in ("ann", "a.nn", "a.n.n")])
     before = prospects(platform, "id, email, name")
     job_id = run("dedup_prospects").runs[0].job.id
@@ -147,8 +146,8 @@ def test_what_came_later_is_undone_first(platform: str) -> None:
 
 
 @SQLITE
-def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> None:
-    """The third is part of the second, and that of the first: undone from the outside in."""
+def test_a_merged_winner_keeps_its_merges(platform: str) -> None:
+    """The third is part of the second, and that of the first: undone in reverse order."""
     third = {"email": "Ann@acme.example", "phone": "1"}
     named = {"name": "Ann Miller", "company": "Acme"}
     ids = insert(platform, [named, {**named, "email": "ann@acme.example"}, third])
@@ -166,9 +165,9 @@ def test_a_winner_that_has_lost_meanwhile_keeps_what_it_won(platform: str) -> No
 
 
 @SQLITE
-@pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["likeness"], 1), (["likeness", "mail"], 2)])
-def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
-    """For who trusts only one of them; both come in their own order."""
+@pytest.mark.parametrize(("rules", "merged"), [(["mail"], 1), (["similarity"], 1), (["similarity", "mail"], 2)])
+def test_one_rule_only(platform: str, rules: list[str], merged: int) -> None:
+    """Rules have a fixed order."""
     named = {"name": "Ann Miller", "company": "Acme"}
     insert(platform, [named, named, {"email": "bob@x.example"}, {"email": "Bob@x.example"}])
 
@@ -176,8 +175,8 @@ def test_one_rule_alone(platform: str, rules: list[str], merged: int) -> None:
 
 
 @SQLITE
-def test_what_somebody_wrote_since_stays(platform: str) -> None:
-    """Undoing takes back what the merge gave, and nothing else."""
+def test_undo_keeps_later_changes(platform: str) -> None:
+    """Only fields with the merged value are restored."""
     [ann, _] = insert(
         platform, [{"email": "ann@gmail.com"}, {"email": "a.nn@gmail.com", "phone": "1", "city": "Köln"}]
     )
@@ -189,8 +188,8 @@ def test_what_somebody_wrote_since_stays(platform: str) -> None:
 
 
 @SQLITE
-def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
-    """With a sentence; a run that merged nothing is nothing to undo."""
+def test_a_missing_merge_is_final(platform: str) -> None:
+    """A run without merges is done."""
     assert "there is no merge 7" in error_of(run("undo_merge", merge=7))
     assert run("undo_merge", run=7).runs[-1].result == {"undone": 0}
 
@@ -203,7 +202,7 @@ def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
         ("undo_merge", {"merge": 1, "run": 1}),
         ("undo_merge", {"merge": 0}),
         ("undo_merge", {"merge": 1 << 63}),
-        ("dedup_prospects", {"likeness": 50}),
+        ("dedup_prospects", {"similarity": 50}),
         ("dedup_prospects", {"neighbours": 0}),
         ("dedup_prospects", {"rules": []}),
         ("dedup_prospects", {"rules": ["smell"]}),
@@ -212,8 +211,8 @@ def test_what_there_is_not_cannot_be_undone(platform: str) -> None:
         ("enrich_prospect", {}),
     ],
 )
-def test_what_does_not_fit_is_refused_at_the_door(platform: str, type_name: str, payload: dict[str, Any]) -> None:
-    """Before there is a job."""
+def test_an_invalid_payload_is_refused(platform: str, type_name: str, payload: dict[str, Any]) -> None:
+    """At enqueue."""
     with pytest.raises(BadPayload):
         enqueue(type_name, payload)
 
@@ -226,13 +225,13 @@ numbers = st.integers(-1, 3) | st.sampled_from([1 << 62, 1 << 63, 95.5]) | st.te
 @given(
     st.sampled_from(["dedup_prospects", "undo_merge", "enrich_prospect"]),
     st.dictionaries(
-        st.sampled_from(["merge", "run", "likeness", "neighbours", "prospect", "x"]), numbers, max_size=2
+        st.sampled_from(["merge", "run", "similarity", "neighbours", "prospect", "x"]), numbers, max_size=2
     ),
 )
-def test_whatever_the_payload(
+def test_any_payload_is_refused_or_handled(
     platform: str, monkeypatch: pytest.MonkeyPatch, type_name: str, payload: dict[str, Any]
 ) -> None:
-    """Refused at the door or handled: never an error of ours."""
+    """Never an unexpected error."""
     monkeypatch.setenv("HUNTER_API_KEY", "k")
     try:
         drained = run(type_name, **payload)
@@ -248,11 +247,11 @@ names = st.sampled_from(["ann miller", "ann millor", "an miller", "bob", "bob tu
 
 @in_full(50)
 @given(st.lists(st.tuples(names, names), max_size=30), st.integers(1, 40))
-def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], most: int) -> None:
-    """However the list is sorted: who has lost is gone, and nobody is compared with more than so many."""
-    near = Neighbourhood(most, 90.0, load_ratio())
-    entries = [Entry(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
-    pairs = [pair for each in entries for pair in near.welcome(each)]
+def test_no_prospect_loses_twice_and_the_older_wins(people: list[tuple[str, str]], most: int) -> None:
+    """For any order of the list, with a bounded number of comparisons."""
+    near = SortedNeighbourhood(most, 90.0, load_ratio())
+    entries = [Candidate(number * 7 % 31, *names, has_mail=number % 2 == 0) for number, names in enumerate(people)]
+    pairs = [pair for each in entries for pair in near.add(each)]
 
     losers = [pair.loser for pair in pairs]
     assert len(set(losers)) == len(losers)
@@ -261,14 +260,14 @@ def test_nobody_loses_twice_and_the_first_wins(people: list[tuple[str, str]], mo
     assert not set(near.ids) & set(losers)
 
 
-def test_without_the_library_there_is_a_sentence() -> None:
-    """And only for who looks for likeness."""
+def test_a_missing_library_is_an_error_message() -> None:
+    """For the rule similarity only."""
     script = (
         "import sys; sys.modules['rapidfuzz.fuzz'] = None; sys.modules['rapidfuzz'] = None\n"
-        "from handlers.prospects.likeness import load_ratio\n"
+        "from handlers.prospects.similarity import load_ratio\n"
         "try: load_ratio()\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=CHECKOUT, capture_output=True, text=True, check=True)
 
-    assert done.stdout == "Dead likeness needs rapidfuzz: pip install 'mayfly-jobs[prospects]'\n"
+    assert done.stdout == "Dead similarity needs rapidfuzz: pip install 'mayfly-jobs[prospects]'\n"

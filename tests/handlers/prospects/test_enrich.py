@@ -1,4 +1,4 @@
-"""Enrichment against real HTTP servers: what is asked, what is learned, and what becomes of the job otherwise."""
+"""Enrichment against real HTTP servers: questions, stored answers, and outcomes of failures."""
 
 import json
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def error_of(drained: Drained) -> str:
 
 @pytest.mark.every_database
 def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
-    """The key goes in a header; the answer is kept, and a second run asks nobody. On every database."""
+    """The key is in a header; the answer is cached. On every database."""
     prospect = ann(platform, email="ann@acme.example")
 
     results = [enrich(prospect).runs[-1].result for _ in range(2)]
@@ -82,7 +82,7 @@ def test_an_address_is_verified_once(platform: str, hunter: Provider) -> None:
     ],
 )
 def test_an_address_is_found(platform: str, hunter: Provider, fields: dict[str, Any], asked: str) -> None:
-    """By name and company or domain; what is known stays, the rest is learned, and one call is enough."""
+    """By name and company or domain; known fields stay, and one call is enough. On every database."""
     hunter.body = json.dumps(FOUND).encode()
     prospect = ann(platform, phone="1", **fields)
 
@@ -96,16 +96,16 @@ def test_an_address_is_found(platform: str, hunter: Provider, fields: dict[str, 
 
 
 @SQLITE
-def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> None:
+def test_an_old_answer_is_not_used(platform: str, hunter: Provider) -> None:
     """After ENRICH_CACHE_DAYS."""
     prospect = ann(platform, email="ann@acme.example")
     enrich(prospect)
-    execute(platform, "UPDATE app_answers SET answered_at = '2020-01-01 00:00:00.000000'")
+    execute(platform, "UPDATE app_cached_answers SET answered_at = '2020-01-01 00:00:00.000000'")
 
     enrich(prospect)
 
     assert len(hunter.heard) == 2
-    assert len(rows(platform, "SELECT 1 FROM app_answers")) == 1
+    assert len(rows(platform, "SELECT 1 FROM app_cached_answers")) == 1
 
 
 @SQLITE
@@ -115,17 +115,17 @@ def test_who_has_an_old_answer_asks_again(platform: str, hunter: Provider) -> No
         (401, {}, "answers", "dead", "127.0.0.1 answered 401"),
         (400, {}, "answers", "dead", "127.0.0.1 answered 400"),
         (500, {}, "answers", "failed", "127.0.0.1 answered 500"),
-        (403, {}, "answers", "failed", "asked too often"),
+        (403, {}, "answers", "failed", "too many requests"),
         (202, {}, "answers", "failed", "still verifying"),
-        (200, {}, "half", "failed", "broke off"),
-        (200, {}, "garbage", "failed", "broke off"),
+        (200, {}, "half", "failed", "broke the connection"),
+        (200, {}, "garbage", "failed", "broke the connection"),
         (200, {}, "silent", "failed", "ReadTimeoutError"),
         (200, {}, "huge", "dead", "more than 1,048,576 bytes"),
         (429, {"Retry-After": "90"}, "answers", "snoozed", ""),
         (429, {}, "answers", "snoozed", ""),
     ],
 )
-def test_what_goes_wrong_with_hunter(
+def test_errors_of_hunter(
     platform: str,
     hunter: Provider,
     monkeypatch: pytest.MonkeyPatch,
@@ -135,7 +135,7 @@ def test_what_goes_wrong_with_hunter(
     outcome: str,
     reason: str,
 ) -> None:
-    """Nothing of it is kept as an answer, and the key is not shown by whoever repeats it."""
+    """Are not cached, and the key is not shown even if the answer quotes it."""
     if manner == "silent":
         monkeypatch.setattr("handlers.prospects.hunter.ANSWER_SECONDS", 0.3)
     hunter.status, hunter.headers, hunter.manner = status, headers, manner
@@ -146,22 +146,22 @@ def test_what_goes_wrong_with_hunter(
     assert drained.outcomes == {outcome: 1}
     assert reason in error_of(drained)
     assert KEY not in error_of(drained)
-    assert rows(platform, "SELECT 1 FROM app_answers") == []
+    assert rows(platform, "SELECT 1 FROM app_cached_answers") == []
 
 
 @SQLITE
 @pytest.mark.parametrize("body", [b"[]", b"{}", b'{"data": []}', b"no json", b'"data"'])
-def test_an_answer_of_another_shape_is_asked_for_again(platform: str, hunter: Provider, body: bytes) -> None:
-    """It is no answer, and is not kept."""
+def test_an_answer_of_another_shape_is_retried(platform: str, hunter: Provider, body: bytes) -> None:
+    """It is not cached."""
     hunter.body = body
 
     assert enrich(ann(platform, email="ann@acme.example")).outcomes == {"failed": 1}
-    assert rows(platform, "SELECT 1 FROM app_answers") == []
+    assert rows(platform, "SELECT 1 FROM app_cached_answers") == []
 
 
 @SQLITE
-def test_values_that_do_not_fit_are_left_out(platform: str, hunter: Provider) -> None:
-    """What others answer is not ours: too long, of another kind, or no text that a database takes."""
+def test_invalid_values_are_ignored(platform: str, hunter: Provider) -> None:
+    """Too long, of another type, or not storable."""
     odd = {"email": "no mail", "position": "x" * 500, "company": 7, "phone_number": "\ud800", "linkedin_url": "a\0b"}
     hunter.body = json.dumps({"data": odd}).encode()
 
@@ -172,8 +172,8 @@ def test_values_that_do_not_fit_are_left_out(platform: str, hunter: Provider) ->
 
 
 @SQLITE
-def test_one_whose_quota_is_used_up_is_left_alone(platform: str, hunter: Provider) -> None:
-    """By everybody, until it says; no attempt is spent, and then it is asked."""
+def test_a_used_up_quota_starts_a_cooldown(platform: str, hunter: Provider) -> None:
+    """For all jobs, until Retry-After, without using attempts."""
     hunter.status, hunter.headers = 429, {"Retry-After": "90"}
     first, second = (ann(platform, email=f"{name}@acme.example") for name in ("ann", "bob"))
 
@@ -188,8 +188,8 @@ def test_one_whose_quota_is_used_up_is_left_alone(platform: str, hunter: Provide
 
 @SQLITE
 def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
-    """Used up means the next window, not a failure; what is known already needs none of it."""
-    from handlers.prospects.enriching import enrich as enrich_one
+    """A used up quota waits for the next window; cached answers need none."""
+    from handlers.prospects.enrichment import enrich as enrich_one
 
     @handler("few", takes=limits_of(read_quota("1/day")))
     def few(job: Job) -> None:
@@ -208,17 +208,17 @@ def test_the_quota_is_a_limit(platform: str, hunter: Provider) -> None:
 
 
 @SQLITE
-def test_one_who_is_not_to_be_asked_for(platform: str, hunter: Provider) -> None:
-    """451: somebody has asked them to forget him. That is an answer."""
+def test_a_person_who_opted_out(platform: str, hunter: Provider) -> None:
+    """451 is an answer."""
     hunter.status = 451
 
     drained = enrich(ann(platform, email="ann@acme.example"))
 
-    assert drained.runs[-1].result["email_status"] == "not to be asked"
+    assert drained.runs[-1].result["email_status"] == "opted out"
 
 
-def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
-    """One of them is asked, with what is known; its answer is kept, too."""
+def test_a_scraper_is_asked_with_the_known_fields(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
+    """Its answer is cached."""
     prospect = ann(platform, email="ann@acme.example", city="Bonn")
 
     for _ in range(2):
@@ -246,7 +246,7 @@ def test_scrapers_tell_what_they_find(platform: str, hunter: Provider, scrapers:
         (200, "huge", b""),
     ],
 )
-def test_a_scraper_that_fails_is_rested_and_another_asked(
+def test_a_failing_scraper_has_a_cooldown(
     platform: str,
     hunter: Provider,
     scrapers: list[Provider],
@@ -255,7 +255,7 @@ def test_a_scraper_that_fails_is_rested_and_another_asked(
     manner: str,
     body: bytes,
 ) -> None:
-    """At once; and it is not asked again while it rests."""
+    """Another one is asked at once."""
     if manner == "silent":
         monkeypatch.setattr("handlers.prospects.scrapers.ANSWER_SECONDS", 2.0)  # the other one answers in time
     bad, good = scrapers
@@ -265,15 +265,13 @@ def test_a_scraper_that_fails_is_rested_and_another_asked(
         assert enrich(prospect).outcomes == {"done": 1}
 
     assert (len(bad.heard), len(good.heard)) == (1, 4)
-    [(name,)] = rows(platform, "SELECT provider FROM app_rests")
+    [(name,)] = rows(platform, "SELECT provider FROM app_cooldowns")
     assert name.startswith("scraper:127.0.0.1:")
 
 
 @SQLITE
-def test_where_no_scraper_answers_what_hunter_said_is_kept(
-    platform: str, hunter: Provider, scrapers: list[Provider]
-) -> None:
-    """The job is tried again; while all rest it waits, and Hunter is not asked a second time."""
+def test_without_a_scraper_hunters_answer_is_kept(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
+    """The job is retried, and waits during cooldowns; Hunter is not asked again."""
     for each in scrapers:
         each.status = 500
     prospect = ann(platform, email="ann@acme.example")
@@ -291,8 +289,8 @@ def test_where_no_scraper_answers_what_hunter_said_is_kept(
 
 
 @pytest.mark.every_database
-def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
-    """And is kept as one."""
+def test_not_found_is_an_answer(platform: str, hunter: Provider, scrapers: list[Provider]) -> None:
+    """It is cached. On every database."""
     for each in scrapers:
         each.body = b'{"profile": null}'
     prospect = ann(platform, email="ann@acme.example")
@@ -304,8 +302,8 @@ def test_nobody_found_is_an_answer(platform: str, hunter: Provider, scrapers: li
 
 
 @pytest.mark.every_database
-def test_one_who_was_merged_is_enriched_as_who_he_is_now(platform: str, hunter: Provider) -> None:
-    """What is learned belongs to the winner. On every database."""
+def test_a_merged_prospect_is_enriched_as_its_winner(platform: str, hunter: Provider) -> None:
+    """On every database."""
     winner, loser = (ann(platform, email=mail) for mail in ("ann@acme.example", "ANN@acme.example"))
     enqueue("dedup_prospects")
     drain()
@@ -317,8 +315,8 @@ def test_one_who_was_merged_is_enriched_as_who_he_is_now(platform: str, hunter: 
 
 
 @SQLITE
-def test_who_is_nobody_or_unknown(platform: str, hunter: Provider) -> None:
-    """One that is not there is final; of one with too little to ask by nothing is asked."""
+def test_missing_and_unknown_prospects(platform: str, hunter: Provider) -> None:
+    """A missing one is final; one with too few fields causes no call."""
     assert "there is no prospect 99" in error_of(enrich(99))
     [only_a_name] = insert(platform, [{"name": "Ann"}])
     assert enrich(only_a_name).outcomes == {"done": 1}
@@ -326,13 +324,13 @@ def test_who_is_nobody_or_unknown(platform: str, hunter: Provider) -> None:
 
 
 @SQLITE
-def test_without_a_key_nobody_is_asked(platform: str) -> None:
-    """The integration is off."""
+def test_without_a_key_jobs_are_cancelled(platform: str) -> None:
+    """The integration is not configured."""
     assert enrich(ann(platform)).outcomes == {"cancelled": 1}
 
 
 @pytest.mark.parametrize("text", ["", "50", "0/day", "5/year", "x/day", "5/second", "5 / day"])
-def test_a_quota_that_cannot_be_read_is_a_sentence(text: str) -> None:
-    """As all settings."""
+def test_an_invalid_quota_is_an_error_message(text: str) -> None:
+    """Like all settings."""
     with pytest.raises(BadQuota, match="HUNTER_QUOTA must look like 500/month"):
         read_quota(text)

@@ -1,4 +1,4 @@
-"""Imports of files: what becomes a prospect, what is rejected and why, and that nothing is there twice."""
+"""Imports of files: prospects, rejected records with reasons, and no duplicates."""
 
 import csv
 import os
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handlers.prospects import importing
+from handlers.prospects import csv_import
 from mayfly import enqueue, json_text
 from mayfly.client import current_app
 from mayfly.errors import BadPayload
@@ -27,7 +27,7 @@ Put = Callable[..., Drained]
 def put(platform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     """Write a file and import it."""
     monkeypatch.setenv("IMPORT_FILES", str(tmp_path))
-    monkeypatch.setattr(importing, "STEP_ROWS", 3)
+    monkeypatch.setattr(csv_import, "STEP_ROWS", 3)
 
     def write_and_import(content: str | bytes, slice_after: int | None = None, **payload: Any) -> Drained:
         (tmp_path / "people.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -42,7 +42,7 @@ def last(drained: Drained) -> Any:
 
 
 def put_back(job_id: int, state: Any) -> None:
-    """As if its runner had been killed: the job is pending once more, with that checkpoint."""
+    """Make the job pending again with this checkpoint, as if its runner had been killed."""
     checkpoint = None if state is None else json_text.encode(state)
     again = "UPDATE mayfly_jobs SET status = 'pending', worker_id = NULL, checkpoint = :checkpoint WHERE id = :id"
     current_app().database.run(lambda own: own.execute(again, {"id": job_id, "checkpoint": checkpoint}))
@@ -54,8 +54,8 @@ def rejected(folder: Path, drained: Drained) -> list[list[str]]:
 
 
 @pytest.mark.every_database
-def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tmp_path: Path) -> None:
-    """In slices of three rows, on every database; each bad row with its line, the reason and itself."""
+def test_rows_become_prospects_and_bad_ones_are_rejected(platform: str, put: Put, tmp_path: Path) -> None:
+    """In slices of three rows; each bad row with line, reason and fields. On every database."""
     lines = ["E-Mail,Vorname,Nachname,Firma,Stadt"]
     lines += [f"p{number}@example.com,Ann,Miller {number},Acme,Köln" for number in range(8)]
     lines += ["no address,Bob,,,", "c@example.com,Cid", ",,,Acme,", ",Dora,,,", "", f"{'e' * 190}@example.com,E,,,"]
@@ -68,15 +68,15 @@ def test_rows_become_prospects_and_bad_ones_are_told(platform: str, put: Put, tm
     assert found[0] == (2, "p0@example.com", "Ann Miller 0", "Acme", "Köln")
     assert [row[0] for row in found] == [*range(2, 10), 13]
     assert rejected(tmp_path, drained) == [
-        ["10", "its mail address is none", "no address", "Bob", "", "", ""],
+        ["10", "its mail address is not valid", "no address", "Bob", "", "", ""],
         ["11", "it has 2 fields, the header has 5", "c@example.com", "Cid"],
         ["12", "it has neither a mail address nor a name", "", "", "", "Acme", ""],
-        ["15", "its email has 202 characters, 190 fit", f"{'e' * 190}@example.com", "E", "", "", ""],
+        ["15", "its email has 202 characters; the maximum is 190", f"{'e' * 190}@example.com", "E", "", "", ""],
     ]
 
 
-def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: Path) -> None:
-    """From the beginning, or from any checkpoint: neither a row nor a reject is there twice."""
+def test_a_repeated_run_adds_nothing(platform: str, put: Put, tmp_path: Path) -> None:
+    """From the beginning or from any checkpoint: neither a row nor a reject is duplicated."""
     content = "email\n" + "".join(f"p{number}@example.com\nbad {number}\n" for number in range(6))
     drained = put(content, slice_after=2)
     job_id = drained.runs[0].job.id
@@ -92,8 +92,8 @@ def test_a_run_that_is_repeated_adds_nobody(platform: str, put: Put, tmp_path: P
 
 
 @SQLITE
-def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
-    """Its runner was killed before its checkpoint: what it had written is written to the same place again."""
+def test_a_repeated_step_rejects_nothing_twice(put: Put, tmp_path: Path) -> None:
+    """It writes the same bytes to the same offset."""
     put("email\n")
     (tmp_path / "people.csv").write_text("email\n" + "".join(f"bad {number}\n" for number in range(9)))
     runs = [run_inline("import_prospects", {"path": "people.csv"}, slice_after=1) for _ in range(2)]
@@ -101,7 +101,7 @@ def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path)
     last = run_inline("import_prospects", {"path": "people.csv"}, state=runs[0].state)
 
     rejects = (tmp_path / last.result["rejects"]).read_text().splitlines()
-    assert rejects[1:] == [f"{line},its mail address is none,bad {line - 2}" for line in range(2, 11)]
+    assert rejects[1:] == [f"{line},its mail address is not valid,bad {line - 2}" for line in range(2, 11)]
 
 
 @SQLITE
@@ -124,7 +124,7 @@ def test_a_step_that_is_repeated_rejects_nothing_twice(put: Put, tmp_path: Path)
          "header only", "empty lines", "5 MB"],
 )  # fmt: skip
 def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple[str, str | None]]) -> None:
-    """What can be read of them is."""
+    """Readable records are imported."""
     drained = put(content)
 
     assert drained.outcomes == {"done": 1}
@@ -135,12 +135,12 @@ def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple
 @pytest.mark.parametrize(
     ("content", "payload", "reason"),
     [
-        (b"", {}, "the file is empty: it has not even a header"),
+        (b"", {}, "the file is empty: it has no header"),
         (b"\xef\xbb\xbf", {}, "the file is empty"),
-        (b"a,b\n1,2\n", {}, "no column of the header is known to hold a mail address or a name: 'a', 'b'; say which"),
-        (b"email\n", {"mapping": {"Mail 2": "email"}}, "speaks of a column that the header has not: 'mail 2'"),
+        (b"a,b\n1,2\n", {}, "no column of the header is known as a mail address or a name: 'a', 'b'; name it"),
+        (b"email\n", {"mapping": {"Mail 2": "email"}}, "names a column that the header does not have: 'mail 2'"),
         (b'"email\nx\n', {}, "its header cannot be read: unexpected end of data"),
-        (b"email" + b",x" * 2000, {}, "its header has 2,001 columns, 2,000 are read"),
+        (b"email" + b",x" * 2000, {}, "its header has 2,001 columns; the maximum is 2,000"),
         (b"x", {"path": "../secret.csv"}, "there is no file '../secret.csv' in IMPORT_FILES"),
         (b"x", {"path": "link.csv"}, "there is no file 'link.csv' in IMPORT_FILES"),
         (b"x", {"path": "/etc/passwd"}, "there is no file '/etc/passwd' in IMPORT_FILES"),
@@ -149,10 +149,10 @@ def test_odd_files(platform: str, put: Put, content: bytes, expected: list[tuple
         (b"x", {"path": "x" * 300}, "xxx' in IMPORT_FILES"),
     ],
 )
-def test_what_cannot_be_imported_is_final(
+def test_an_unusable_file_is_final(
     put: Put, tmp_path: Path, content: bytes, payload: dict[str, Any], reason: str
 ) -> None:
-    """With a sentence, at once."""
+    """With an error message, at once."""
     (tmp_path / "link.csv").symlink_to("/etc/passwd")
     (tmp_path / "loop.csv").symlink_to("loop.csv")
 
@@ -163,8 +163,8 @@ def test_what_cannot_be_imported_is_final(
 
 
 @SQLITE
-def test_the_payload_knows_better(platform: str, put: Put) -> None:
-    """Which column is what, which is to be left out, by what they are separated and how they are written."""
+def test_the_payload_overrides_detection(platform: str, put: Put) -> None:
+    """Columns, ignored ones, delimiter and encoding."""
     drained = put(
         "wer;email;name\nä@x.example;b@x.example;Ann\n".encode(),
         mapping={"WER": "email", "email": None},
@@ -179,7 +179,7 @@ def test_the_payload_knows_better(platform: str, put: Put) -> None:
 @SQLITE
 @pytest.mark.parametrize("change", ["appended", "touched"])
 def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: Path, change: str) -> None:
-    """By its size and its time: its bytes are not where the checkpoint says any more."""
+    """By size and time: the checkpoint's offset is no longer valid."""
     path = tmp_path / "people.csv"
     put("email\n" + "a@x.example\n" * 9)
     run = run_inline("import_prospects", {"path": "people.csv"}, slice_after=1)
@@ -192,7 +192,7 @@ def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: P
     again = run_inline("import_prospects", {"path": "people.csv"}, state=run.state, raises=False)
 
     assert again.kind == "dead"
-    assert "the file was changed while it was read, at line 4: 3 rows of the old one are imported" in str(
+    assert "the file was changed during the import, at line 4: 3 rows of the old file are imported" in str(
         again.outcome.error
     )
 
@@ -201,25 +201,25 @@ def test_a_file_that_changes_between_two_slices_is_noticed(put: Put, tmp_path: P
 def test_a_file_that_grows_while_it_is_read_is_noticed(
     platform: str, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the rows are believed that were read of it meanwhile."""
+    """Before the rows of the step are stored."""
     put("email\na@x.example\n")
-    read = importing._next_step
+    read = csv_import._next_step
 
     def read_and_append(*arguments: Any) -> Any:
         with (tmp_path / "people.csv").open("a") as file:
             file.write("b@x.example\n")
         return read(*arguments)
 
-    monkeypatch.setattr(importing, "_next_step", read_and_append)
+    monkeypatch.setattr(csv_import, "_next_step", read_and_append)
     again = run_inline("import_prospects", {"path": "people.csv"}, raises=False)
 
-    assert "the file was changed while it was read, at line 1: 0 rows" in str(again.outcome.error)
+    assert "the file was changed during the import, at line 1: 0 rows" in str(again.outcome.error)
     assert prospects(platform, "email") == [("a@x.example",)]
 
 
 @SQLITE
-def test_progress_is_told(platform: str, put: Put) -> None:
-    """In bytes of the file, because nobody knows how many rows there will be."""
+def test_progress_is_written(platform: str, put: Put) -> None:
+    """In bytes, because the number of rows is unknown."""
     drained = put("email\na@x.example\nbad\n")
 
     [(progress,)] = rows(platform, "SELECT progress FROM mayfly_jobs WHERE id = :id", id=drained.runs[0].job.id)
@@ -227,8 +227,8 @@ def test_progress_is_told(platform: str, put: Put) -> None:
 
 
 @SQLITE
-def test_without_a_folder_nothing_is_imported(platform: str) -> None:
-    """The case of an integration that is switched off."""
+def test_without_a_directory_jobs_are_cancelled(platform: str) -> None:
+    """The integration is not configured."""
     enqueue("import_prospects", {"path": "people.csv"})
 
     assert drain().outcomes == {"cancelled": 1}
@@ -250,8 +250,8 @@ def test_without_a_folder_nothing_is_imported(platform: str) -> None:
         },
     ),
 )
-def test_whatever_the_file_and_the_payload(put: Put, content: bytes, payload: dict[str, Any]) -> None:
-    """Refused at the door, imported, or dead with a sentence: never an error of ours."""
+def test_any_file_and_payload_is_refused_or_handled(put: Put, content: bytes, payload: dict[str, Any]) -> None:
+    """Never an unexpected error."""
     try:
         drained = put(content, **payload)
     except BadPayload:

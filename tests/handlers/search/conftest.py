@@ -1,4 +1,4 @@
-"""Databases that nobody has used: an index is named by its job, and its tables are not those of a migration."""
+"""New databases: index tables are named after job ids, and are not created by a migration."""
 
 from collections.abc import Iterator
 

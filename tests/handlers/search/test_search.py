@@ -1,25 +1,29 @@
-"""The search index: what is found, never half of it, and nothing left behind."""
+"""The search index: matches, atomic swaps, and no tables left over."""
 
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect
 from sqlalchemy.pool import NullPool
 
-from handlers.search import building, tables
-from handlers.search.finding import Hit, find
-from handlers.search.tables import NAME
-from handlers.search.words import snippet, words_of
+from handlers.search import rebuild as rebuilding
+from handlers.search import tables
+from handlers.search.query import Hit, find
+from handlers.search.tables import INDEX_NAME
+from handlers.search.tokenizer import snippet, words_of
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
 from mayfly.testing import drain, run_inline
 from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, execute, rows, run_again
+from tests.handlers.rows import reader
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
@@ -36,19 +40,19 @@ def rebuild() -> None:
 
 
 def search(text: str) -> list[tuple[str, int]]:
-    hits = find(current_app().database.read, text)
+    hits = find(reader(current_app().database), text)
     assert hits is not None
     return [(hit.kind, hit.id) for hit in hits]
 
 
 def index_tables(url: str) -> list[str]:
     names = inspect(create_engine(url, poolclass=NullPool)).get_table_names()
-    return sorted(each for each in names if NAME.fullmatch(each))
+    return sorted(each for each in names if INDEX_NAME.fullmatch(each))
 
 
 @pytest.mark.every_database
 def test_what_is_found(boards: Boards) -> None:
-    """All words, whole, in title or text, short and common ones too; case, accents and order make no difference."""
+    """All words, whole, in title or text, short and common ones too, in any case and order. On every database."""
     boards.add(1, "The Übergröße of IT beans", "beans only", title="Café plans")
     boards.post(1, "beans draft", state="draft")
     boards.add(2, title="Beans of the world")
@@ -62,8 +66,8 @@ def test_what_is_found(boards: Boards) -> None:
 
 
 @pytest.mark.every_database
-def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> None:
-    """By what is known of them; where a merge took one in, the other one is found."""
+def test_merged_prospects_are_not_found(boards: Boards) -> None:
+    """Their winner is. On every database."""
     for number, merged_into in ((1, None), (2, 1)):
         execute(
             "INSERT INTO app_prospects (id, name, company, title, email, merged_into, created_at, updated_at)"
@@ -75,16 +79,16 @@ def test_prospects_are_found_unless_they_are_somebody_else(boards: Boards) -> No
     assert [search(text) for text in ("arndt root", "ada1", "ada2")] == [[("prospect", 1)], [("prospect", 1)], []]
 
 
-def test_without_an_index_nothing_is_known(boards: Boards) -> None:
-    """Which is not the same as nothing found."""
-    assert find(current_app().database.read, "beans") is None
+def test_a_search_without_an_index(boards: Boards) -> None:
+    """Is not the same as a search without matches."""
+    assert find(reader(current_app().database), "beans") is None
 
 
-def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
+def test_a_search_sees_the_old_index_until_the_new_one_is_complete(
     boards: Boards, platform: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At each moment of a build; then all of it at once, and nothing of the old one stays."""
-    monkeypatch.setattr(building, "SLICE", 2)
+    """At each point of a build; then the old table is dropped."""
+    monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["old beans"] * 3))
     rebuild()
     rebuild()  # so that the next one, which is job 1 as well, is not the current one
@@ -105,8 +109,8 @@ def test_a_search_sees_the_old_index_until_the_new_one_is_whole(
 
 @pytest.mark.every_database
 def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a kill between a slice and its checkpoint: the run begins before what it has added."""
-    monkeypatch.setattr(building, "SLICE", 2)
+    """As after a kill between a slice and its checkpoint. On every database."""
+    monkeypatch.setattr(rebuilding, "ROWS_PER_SLICE", 2)
     boards.add(1, *(["beans"] * 5))
     first = run_inline("rebuild_search_index", slice_after=1)
     run_inline("rebuild_search_index", state=first.state, slice_after=3)
@@ -116,8 +120,8 @@ def test_a_slice_that_is_added_twice_is_there_once(boards: Boards, monkeypatch: 
     assert sorted(search("beans")) == [("post", number) for number in range(1, 6)]
 
 
-def test_a_job_that_is_run_again_changes_nothing(boards: Boards, platform: str) -> None:
-    """It has only to look for what is left behind."""
+def test_a_repeated_job_changes_nothing(boards: Boards, platform: str) -> None:
+    """It only drops old tables."""
     boards.add(1, "beans")
     rebuild()
     run_again()
@@ -126,8 +130,8 @@ def test_a_job_that_is_run_again_changes_nothing(boards: Boards, platform: str) 
     assert (search("beans"), index_tables(platform)) == ([("post", 1)], ["app_search_1"])
 
 
-def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platform: str) -> None:
-    """Also if somebody was killed while dropping it; what another build is filling is left to it."""
+def test_tables_of_dead_builds_are_dropped(boards: Boards, platform: str) -> None:
+    """Also if a runner was killed while dropping; tables of live builds stay."""
     boards.add(1, "beans")
     for _ in range(3):
         enqueue("rebuild_search_index")
@@ -146,8 +150,8 @@ def test_what_a_dead_build_has_left_is_dropped_by_the_next(boards: Boards, platf
 
 
 @pytest.mark.every_database
-def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
-    """A dead one that is retried days later: what its checkpoint says was true once."""
+def test_a_job_whose_table_was_dropped_starts_again(boards: Boards) -> None:
+    """A dead job that is retried days later. On every database."""
     boards.add(1, "beans", "beans")
     halfway = run_inline("rebuild_search_index", slice_after=1)
     enqueue("noop")  # takes the number of that job
@@ -164,7 +168,7 @@ def test_a_job_whose_table_was_dropped_begins_anew(boards: Boards) -> None:
 
 @pytest.mark.every_database
 def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platform: str) -> None:
-    """A run that was frozen, and thaws when another build has swept its table away."""
+    """A suspended runner continues after another build has dropped its table. On every database."""
     told: list[object] = []
 
     @handler("thawed", max_attempts=1)
@@ -183,35 +187,35 @@ def test_nothing_points_to_a_table_that_is_being_dropped(boards: Boards, platfor
 
 
 @pytest.mark.every_database
-def test_a_search_that_comes_too_late_looks_again(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between its look at the pointer and its search the index was swapped and the old one dropped."""
+def test_a_search_in_a_dropped_table_is_repeated(boards: Boards, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index was swapped after the pointer was read. On every database."""
     boards.add(1, "beans")
     rebuild()
     stale = iter(["app_search_77"])
-    read = current_app().database.read
+    read = reader(current_app().database)
 
-    def late(work: object) -> object:
-        found = read(work)  # type: ignore[arg-type, var-annotated]
+    def late(work: Callable[[Connection], Any], /) -> Any:
+        found = read(work)
         return next(stale, found) if isinstance(found, str) else found
 
     assert find(late, "beans") == [Hit("post", 1, "Garden", "beans")]
 
 
-def test_only_a_table_of_ours_is_searched(boards: Boards) -> None:
-    """What stands in the row becomes part of a statement."""
+def test_only_index_tables_are_searched(boards: Boards) -> None:
+    """The name becomes part of a statement."""
     boards.add(1, "beans")
     rebuild()
     execute("UPDATE app_search_pointer SET name = 'app_posts; DROP TABLE app_posts'")
 
-    with pytest.raises(ValueError, match="is no search index"):
+    with pytest.raises(ValueError, match="is not the name of a search index"):
         search("beans")
 
 
 @pytest.mark.every_database
 @in_full(50)
 @given(text=st.text(max_size=40) | st.text("abé\"'*+-~()<>@:&|!\\%_^{}; \n\0ORANDNEAR", max_size=40))
-def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
-    """Whatever is typed is looked for, or is no word; and a post with exactly these words is found by them."""
+def test_no_input_can_break_a_query(boards: Boards, text: str) -> None:
+    """Any text is a valid query. On every database."""
     if not rows("SELECT name FROM app_search_pointer"):
         boards.add(1, "beans")
         rebuild()
@@ -229,12 +233,12 @@ def test_no_words_can_break_a_query(boards: Boards, text: str) -> None:
     ],
 )
 def test_what_a_word_is(text: str, words: list[str]) -> None:
-    """Letters and digits, small, without accents."""
+    """Letters and digits in lower case, without accents."""
     assert words_of(text) == words
 
 
 def test_a_snippet_is_around_the_first_word() -> None:
-    """On one line, with what was left out marked."""
+    """On one line, with omissions marked."""
     text = "one two\nthree " * 50 + "Größe here " + "four five " * 50
 
     assert snippet("short\ntext", ["none"]) == "short text"
@@ -243,8 +247,8 @@ def test_a_snippet_is_around_the_first_word() -> None:
 
 
 @SQLITE
-def test_the_script_finds_it(boards: Boards, platform: str) -> None:
-    """For people, with what could do harm made harmless; for machines; and a sentence where there is no index."""
+def test_the_script_searches(boards: Boards, platform: str) -> None:
+    """As safe text, as JSON, and with an error message without an index."""
 
     def script(*arguments: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "DATABASE_URL": platform, "PYTHONPATH": str(CHECKOUT)}
@@ -265,8 +269,8 @@ def test_the_script_finds_it(boards: Boards, platform: str) -> None:
 
 
 @pytest.mark.every_database
-def test_a_table_that_is_gone_is_told(boards: Boards) -> None:
-    """The pointer has not moved, so looking again would not help: it is an error, and no empty answer."""
+def test_a_missing_index_table_is_an_error(boards: Boards) -> None:
+    """The pointer has not moved: no empty result. On every database."""
     boards.add(1, "beans")
     rebuild()
     execute("DROP TABLE app_search_1")

@@ -47,7 +47,7 @@ def test_an_installation_without_cycles_is_unhealthy(api: Api) -> None:
     """503: no job would ever run."""
     status, found = health(api)
 
-    assert (status, found["status"], [each["reason"] for each in found["reasons"]]) == (503, "ill", ["cycle"])
+    assert (status, found["status"], [each["reason"] for each in found["reasons"]]) == (503, "degraded", ["cycle"])
 
 
 def test_an_installation_is_healthy_after_a_cycle(api: Api) -> None:
@@ -68,7 +68,7 @@ def test_a_host_without_recent_cycles_is_a_problem(api: Api) -> None:
         cycle_id = milliseconds(at)
         api.installation.database.run(lambda c, at=at, id=cycle_id, host=host: open_cycle(c, id, host, at))  # type: ignore[misc]
 
-    problem = "The last cycle of host web-1 was 7 min ago: is cron at work there?"
+    problem = "The last cycle of host web-1 began 7 min ago: is cron running there?"
     wait_until(lambda: [each["text"] for each in health(api)[1]["reasons"]] == [problem], "the host is reported")
 
 
@@ -99,3 +99,16 @@ def test_deaths_in_the_last_hour_are_a_problem(api: Api) -> None:
 def test_livez_needs_no_database(api: Api) -> None:
     """200 as long as the process responds."""
     assert api.ask("GET", "/livez", token=None).json == {"status": "alive"}
+
+
+def test_health_and_status_agree_about_dead_jobs(api: Api) -> None:
+    """503 here is exit code 1 there, with the same sentence."""
+    api.installation.enqueue("fail", count=3, max_attempts=1)
+    api.installation.dispatch()
+
+    wait_until(lambda: reasons(api) == ["dead"], "the deaths are seen")
+    status, found = health(api)
+    ran = api.installation.run("mayfly", "status")
+
+    assert (status, found["status"], ran.returncode) == (503, "degraded", 1)
+    assert found["reasons"][0]["text"] in ran.stdout

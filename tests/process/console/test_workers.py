@@ -123,7 +123,7 @@ def test_an_expired_lease_is_a_crash(api: Api) -> None:
 
     row = api.installation.job(job_id)
     assert (row.status, row.crashes, row.attempts) == ("dead", 3, 0)
-    assert "its lease ran out before the worker that had pulled it said anything" in row.last_error
+    assert "its lease expired before the external worker reported a result" in row.last_error
 
 
 def test_an_extended_lease_is_not_rescued(api: Api) -> None:

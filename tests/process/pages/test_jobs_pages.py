@@ -101,7 +101,7 @@ def test_the_page_of_a_job_shows_its_history(api: Api, visitor: Visitor) -> None
     text = text_of(page)
     host = made.rows("SELECT host FROM mayfly_runners")[0][0]
 
-    assert re.search(rf"Try 1 \w+ .*worker-\d+-\d+ on {re.escape(host)}, exit code 0", text)
+    assert re.search(rf"Attempt 1 \w+ .*worker-\d+-\d+ on {re.escape(host)}, exit code 0", text)
     assert "no handler for type 'no_such_type'" in text
     assert f"mayfly show {failed} Copy mayfly retry {failed} Copy mayfly discard {failed}" in text
     assert '<span class="key">name</span>' in page.text

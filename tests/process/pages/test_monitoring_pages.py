@@ -97,7 +97,7 @@ def test_a_backlog_that_is_not_processed_is_a_warning(api: Api, visitor: Visitor
 
     text = text_of(visitor.get("/"))
 
-    warnings = re.findall(r"Lane (\w+) has (\d+) due jobs, the oldest for 20 min, and nobody works", text)
+    warnings = re.findall(r"Lane (\w+) has (\d+) due jobs, the oldest for 20 min, and no runner", text)
     assert warnings == [("stuck", "2")]
     assert "paused: vendor is down by admin" in text
 

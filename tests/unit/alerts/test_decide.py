@@ -5,20 +5,20 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mayfly.monitoring.alerts import REPEAT_AFTER, Alert, AlertKind, AlertState, Symptom, changed_alerts, is_due
+from mayfly.monitoring.alerts import REPEAT_AFTER, Alert, AlertKind, AlertState, Incident, changed_alerts, is_due
 from tests.factories import NOON
 
 MINUTE = timedelta(minutes=1)
-LATE = Symptom(AlertKind.LATE, "mail", "the oldest job waits", NOON)
-DEAD = Symptom(AlertKind.DEAD, "send", "job 1 is dead", NOON, cause="f1")
+LATE = Incident(AlertKind.LATE, "mail", "the oldest job waits", NOON)
+DEAD = Incident(AlertKind.DEAD, "send", "job 1 is dead", NOON, cause="f1")
 
 
-def known(symptom: Symptom, **changes: object) -> Alert:
+def known(symptom: Incident, **changes: object) -> Alert:
     first = Alert(symptom.fingerprint, symptom.kind, symptom.subject, symptom.detail, NOON, symptom.last_at)
     return replace(first, **changes)  # type: ignore[arg-type]
 
 
-def after(alert: Alert | None, symptoms: list[Symptom], now: datetime) -> Alert | None:
+def after(alert: Alert | None, symptoms: list[Incident], now: datetime) -> Alert | None:
     found = list(changed_alerts({alert.fingerprint: alert} if alert else {}, symptoms, now))
     assert len(found) <= 1
     return found[0] if found else None

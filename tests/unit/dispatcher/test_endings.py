@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatcher.exits import Ending, Exit, KilledFor, ending_of, judge, judge_lost, reason_of, would_end_again
+from dispatcher.exits import Exit, KilledFor, judge, judge_lost
+from dispatcher.summary import Ending
 from mayfly.process import exits
 from mayfly.process.status_page import RunnerStatus, RunningJob
 from mayfly.queue import policy
@@ -25,8 +26,8 @@ IDLE = RunnerStatus(hard_deadline=ENDED + 30, done=23)
 MEMORY = 180 << 20
 
 
-def make_exit(code: int = 0, seen: RunnerStatus = IDLE, **changes: Any) -> Exit:
-    return Exit(code, seen, ENDED, **{"peak_memory": MEMORY, **changes})
+def make_exit(code: int = 0, status: RunnerStatus = IDLE, **changes: Any) -> Exit:
+    return Exit(code, status, ENDED, **{"peak_memory": MEMORY, **changes})
 
 
 # --- how it ended -----------------------------------------------------------------------------------------
@@ -47,44 +48,44 @@ def make_exit(code: int = 0, seen: RunnerStatus = IDLE, **changes: Any) -> Exit:
 )
 def test_without_a_running_job_the_exit_code_is_believed(code: int, ending: Ending) -> None:
     """Whoever had nothing in hand ended as it says; a signal is a crash."""
-    assert ending_of(make_exit(code)) is ending
+    assert make_exit(code).ending is ending
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 64, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT])
 def test_whoever_ends_in_the_middle_of_a_job_has_crashed(code: int) -> None:
     """os._exit(0) inside a handler looks like success, and os._exit(2) like a timeout."""
-    assert ending_of(make_exit(code, BUSY)) is Ending.CRASH
+    assert make_exit(code, BUSY).ending is Ending.CRASH
 
 
 def test_faulthandlers_end_is_a_timeout() -> None:
     """Its exit code is an error's; its mark is that the deadline on the page has passed."""
-    assert ending_of(make_exit(exits.ERROR, OVERDUE)) is Ending.TIMEOUT
+    assert make_exit(exits.ERROR, OVERDUE).ending is Ending.TIMEOUT
 
 
 @pytest.mark.parametrize("code", [0, 2, -signal.SIGKILL, -signal.SIGSEGV])
 def test_only_faulthandlers_own_code_is_its_mark(code: int) -> None:
     """Somebody who was killed after the deadline was killed all the same."""
-    assert ending_of(make_exit(code, OVERDUE)) is Ending.CRASH
+    assert make_exit(code, OVERDUE).ending is Ending.CRASH
 
 
 def test_a_page_without_a_deadline_marks_nothing() -> None:
     """A runner that ended before its guard was set was not ended by it."""
     unguarded = RunnerStatus((RunningJob(RUNNING, ENDED - 1, None),))
 
-    assert ending_of(make_exit(exits.ERROR, unguarded)) is Ending.CRASH
+    assert make_exit(exits.ERROR, unguarded).ending is Ending.CRASH
 
 
-@pytest.mark.parametrize("seen", [IDLE, BUSY, OVERDUE])
+@pytest.mark.parametrize("status", [IDLE, BUSY, OVERDUE])
 @pytest.mark.parametrize("code", [0, 1, -signal.SIGTERM, -signal.SIGKILL])
-def test_our_own_kill_for_time_is_a_timeout(seen: RunnerStatus, code: int) -> None:
+def test_our_own_kill_for_time_is_a_timeout(status: RunnerStatus, code: int) -> None:
     """A KILL by the dispatcher is no crash, however the runner took it."""
-    assert ending_of(make_exit(code, seen, killed_for=KilledFor.TIME)) is Ending.TIMEOUT
+    assert make_exit(code, status, killed_for=KilledFor.TIME).ending is Ending.TIMEOUT
 
 
-@pytest.mark.parametrize("seen", [IDLE, BUSY, OVERDUE])
-def test_our_own_kill_for_memory_is_a_crash(seen: RunnerStatus) -> None:
+@pytest.mark.parametrize("status", [IDLE, BUSY, OVERDUE])
+def test_our_own_kill_for_memory_is_a_crash(status: RunnerStatus) -> None:
     """More time would not help it."""
-    assert ending_of(make_exit(-signal.SIGKILL, seen, killed_for=KilledFor.MEMORY)) is Ending.CRASH
+    assert make_exit(-signal.SIGKILL, status, killed_for=KilledFor.MEMORY).ending is Ending.CRASH
 
 
 @pytest.mark.parametrize(("code", "number"), [(-9, 9), (-11, 11), (0, None), (1, None), (64, None)])
@@ -109,7 +110,7 @@ def test_a_negative_code_is_a_signal(code: int, number: int | None) -> None:
 )
 def test_an_end_that_no_job_is_to_blame_for_would_come_again(exit_: Exit, again: bool) -> None:
     """Another runner in this lane and minute would fare the same."""
-    assert would_end_again(exit_) is again
+    assert exit_.breaks_lane is again
 
 
 # --- why --------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_an_end_that_no_job_is_to_blame_for_would_come_again(exit_: Exit, again:
 )
 def test_the_reason_names_signal_code_and_memory(exit_: Exit, reason: str) -> None:
     """What an operator needs to tell a bug in C from a host short of memory."""
-    assert reason_of(exit_) == reason
+    assert exit_.reason == reason
 
 
 # --- what becomes of its jobs -----------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def test_the_reason_names_signal_code_and_memory(exit_: Exit, reason: str) -> No
 ways_to_end = st.builds(
     make_exit,
     code=st.sampled_from([0, 1, 2, 3, 64, -6, -9, -11, -15]),
-    seen=st.sampled_from([IDLE, BUSY, OVERDUE]),
+    status=st.sampled_from([IDLE, BUSY, OVERDUE]),
     killed_for=st.none() | st.sampled_from(KilledFor),
 )
 
@@ -155,7 +156,7 @@ def test_a_running_job_never_goes_unnoticed(exit_: Exit) -> None:
     """If it stands on the page, its outcome is a crash or a timeout, or an interruption that is counted."""
     outcome, duration_ms = judge(make_job(id=RUNNING), exit_, WINDOW, CHANCES)
 
-    if exit_.seen.running:
+    if exit_.status.running:
         assert outcome.kind in (OutcomeKind.CRASHED, OutcomeKind.TIMED_OUT) or outcome.interrupted
         assert duration_ms is not None
     else:
@@ -167,7 +168,7 @@ def test_the_running_job_of_a_crash_has_crashed(code: int) -> None:
     """With the reason of its runner's end, and how long it had run."""
     job, exit_ = make_job(id=RUNNING), make_exit(code, BUSY)
 
-    assert judge(job, exit_, WINDOW, CHANCES) == (policy.after_crash(job, reason_of(exit_), CHANCES), 12_000)
+    assert judge(job, exit_, WINDOW, CHANCES) == (policy.after_crash(job, exit_.reason, CHANCES), 12_000)
 
 
 def test_the_running_job_of_a_memory_kill_has_crashed() -> None:
@@ -200,17 +201,17 @@ def test_a_job_that_came_late_is_released_by_our_kill() -> None:
 
 def test_the_jobs_own_timeout_is_read_from_the_page() -> None:
     """A job of ten seconds that had twelve has timed out, in whatever window."""
-    seen = RunnerStatus((RunningJob(RUNNING, ENDED - 12.0, 10.0),), hard_deadline=ENDED - 0.01)
-    outcome, _ = judge(make_job(id=RUNNING), make_exit(exits.ERROR, seen), WINDOW, CHANCES)
+    status = RunnerStatus((RunningJob(RUNNING, ENDED - 12.0, 10.0),), hard_deadline=ENDED - 0.01)
+    outcome, _ = judge(make_job(id=RUNNING), make_exit(exits.ERROR, status), WINDOW, CHANCES)
 
     assert outcome.kind is OutcomeKind.TIMED_OUT
 
 
 def test_a_clock_that_ran_backwards_gives_no_negative_duration() -> None:
     """A page may be read by another clock than wrote it."""
-    seen = RunnerStatus((RunningJob(RUNNING, ENDED + 5, None),), hard_deadline=ENDED + 30)
+    status = RunnerStatus((RunningJob(RUNNING, ENDED + 5, None),), hard_deadline=ENDED + 30)
 
-    assert judge(make_job(id=RUNNING), make_exit(-9, seen), WINDOW, CHANCES)[1] == 0
+    assert judge(make_job(id=RUNNING), make_exit(-9, status), WINDOW, CHANCES)[1] == 0
 
 
 # --- a runner whose end nobody saw ------------------------------------------------------------------------

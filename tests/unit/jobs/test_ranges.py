@@ -37,5 +37,5 @@ def test_a_position_is_the_same_after_a_journey(dialect: str, found: tuple[objec
 
 @pytest.mark.parametrize("text", ["", "~", "x", "1~2", "now~2", "2026-05-04T12:00:00~", "2026-05-04T12:00:00~1~2"])
 def test_other_texts_are_no_positions(text: str) -> None:
-    with pytest.raises(BadField, match="what the page before has given"):
+    with pytest.raises(BadField, match="the `next` of the previous page"):
         read_position(dialect_named("sqlite"), text, 2)

@@ -12,7 +12,7 @@ from tests.factories import NOON
 
 HERE = this_host("web-1")
 US = this_process()
-SOMEBODY_ELSE = replace(US, started=US.started + 1)  # the pid was given out again
+SOMEBODY_ELSE = US._replace(started=US.started + 1)  # the pid was given out again
 LONG_AGO, LATER = NOON - timedelta(days=1), NOON + timedelta(seconds=1)
 
 

@@ -33,8 +33,8 @@ def told(known: JobDiagnosis) -> list[str]:
 def test_a_job_that_was_deferred_waits_for_a_window() -> None:
     """As long as it has been taken and given back; one that goes on in slices fits into any."""
     sentence = (
-        "It was given back: its type usually takes up to 40 s, and nobody had as much left of a window."
-        " A fresh runner will have."
+        "It was released: its type usually takes up to 40 s, and its runner had less time left."
+        " A fresh runner will take it."
     )
 
     assert told(make_known(usual_seconds=40.0, claims=2, attempts=1)) == [sentence]
@@ -45,7 +45,7 @@ def test_a_job_that_was_deferred_waits_for_a_window() -> None:
 
 def test_a_job_that_nothing_holds_up_is_next() -> None:
     """By the coming cycle, or by a runner that is alive."""
-    assert told(make_known()) == ["It is next: the coming cycle will take it."]
+    assert told(make_known()) == ["It is next: the next cycle will start a runner for it."]
     assert told(make_known(LaneState(5, running=2))) == ["It is next: one of 2 runners of its lane will take it."]
 
 
@@ -85,10 +85,10 @@ def test_a_job_that_runs_says_where() -> None:
 @pytest.mark.parametrize(
     ("columns", "sentence"),
     [
-        ({"progress": '{"done":1500,"total":40000,"text":"rows"}', "slices": 3},
+        ({"progress": {"done": 1500, "total": 40000, "text": "rows"}, "slices": 3},
          "It is at 1,500 of 40,000 rows, after 3 slices."),
-        ({"progress": '{"done":7,"total":null,"text":""}'}, "It is at 7."),
-        ({"slices": 1}, "It goes on from its checkpoint, after 1 slices."),
+        ({"progress": {"done": 7, "total": None, "text": ""}}, "It is at 7."),
+        ({"slices": 1}, "It continues from its checkpoint, after 1 slice."),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("status", ["processing", "pending"])
@@ -104,8 +104,8 @@ def test_a_job_that_runs_and_should_not_says_so() -> None:
     )
 
     assert told(known)[1:] == [
-        "Its lease ran out 60 s ago: the next cycle gives it back.",
-        "It was told to end, and has not looked yet (cancelled by ann).",
+        "Its lease expired 60 s ago: the next cycle releases it.",
+        "Cancellation requested; the handler has not noticed yet (cancelled by ann).",
     ]
 
 
@@ -138,7 +138,7 @@ def test_a_pause_says_since_when_by_whom_and_why(pause: Pause, sentence: str) ->
         ),
         (
             {"attempts": 2, "last_error": "OSError: no route\ntrace"},
-            "It is tried again after attempt 2/5: OSError: no route. It is due in 3 h, at 2026-05-04 15:00:00 UTC.",
+            "It will be retried after attempt 2/5: OSError: no route. It is due in 3 h, at 2026-05-04 15:00:00 UTC.",
         ),
     ],
 )
@@ -151,7 +151,9 @@ def test_a_delayed_job_says_until_when(changes: dict[str, Any], sentence: str) -
 
 def test_what_a_due_job_once_waited_for_is_over() -> None:
     """The reason belongs to a run_at that has come."""
-    assert told(make_known(waiting_for="type send_email is paused")) == ["It is next: the coming cycle will take it."]
+    assert told(make_known(waiting_for="type send_email is paused")) == [
+        "It is next: the next cycle will start a runner for it."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,27 +169,30 @@ def test_what_a_due_job_once_waited_for_is_over() -> None:
             "No handler for type 'send_email' is known here. Did you mean 'send_mail'? a cannot be imported:"
             " ImportError: b.",
         ),
-        (make_known(crashes=2), "It waits for a runner of its own: it took its runner along 2 times."),
-        (make_known(suspect=True), "It waits for a runner of its own: its runner died, perhaps over it."),
+        (make_known(crashes=2), "It waits for a runner of its own: it crashed its runner 2 times."),
+        (make_known(suspect=True), "It waits for a runner of its own: its runner died and may have been running it."),
         (
             make_known(LaneState(5, external=True)),
-            "The lane mail is external: no cycle serves it, others pull from it.",
+            "The lane mail is external: no cycle serves it, external workers pull from it.",
         ),
         (make_known(LaneState(5, running=5)), "The lane mail is at its cap: 5 of 5 runners are alive."),
-        (make_known(LaneState(5, jobs_before=7)), "7 due jobs of the lane mail come before it."),
+        (make_known(LaneState(5, jobs_before=7)), "7 due jobs of the lane mail will be claimed before it."),
         (
-            make_known(LaneState(5, jobs_before=1000, is_counted_out=True)),
-            "1000+ due jobs of the lane mail come before it.",
+            make_known(LaneState(5, jobs_before=1000, is_capped=True)),
+            "1,000+ due jobs of the lane mail will be claimed before it.",
         ),
         (
             make_known(LaneState(5, passed_over=4)),
-            "The lane mail was passed over 4 times for want of free slots.",
+            "The lane mail got no runner in 4 cycles: no slot was free.",
         ),
-        (make_known(planner="web2"), "A cycle on web2 is planning just now."),
-        (make_known(cancel_reason="cancelled by ann"), "It is to end, and will not be run again (cancelled by ann)."),
+        (make_known(planner="web2"), "A cycle on web2 is planning now."),
+        (
+            make_known(cancel_reason="cancelled by ann"),
+            "Cancellation requested; it will not run again (cancelled by ann).",
+        ),
         (
             make_known(expires_at=NOON - HOUR),
-            "It expired at 2026-05-04 11:00:00 UTC: whoever claims it cancels it.",
+            "It expired at 2026-05-04 11:00:00 UTC: it is cancelled when it is claimed.",
         ),
     ],
 )
@@ -208,6 +213,6 @@ def test_several_reasons_are_all_told() -> None:
 def test_an_expiry_that_is_to_come_is_added() -> None:
     """It is no reason yet."""
     assert told(make_known(expires_at=NOON + HOUR)) == [
-        "It is next: the coming cycle will take it.",
+        "It is next: the next cycle will start a runner for it.",
         "If it has not started by 2026-05-04 13:00:00 UTC it is cancelled.",
     ]

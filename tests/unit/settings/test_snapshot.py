@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import mayfly
+from mayfly.errors import SettingsError
 from mayfly.process import state_dir
-from mayfly.settings import Settings, load, load_settings, load_without_warnings, snapshot
+from mayfly.settings import Settings, load, load_settings, load_with_warnings, snapshot
 from mayfly.settings.snapshot import read_snapshot, write_snapshot
 from tests.unit.settings.loading import HASH, WHSEC
 
@@ -348,18 +349,20 @@ def test_what_loads_the_settings_leaves_a_snapshot(place: Place, monkeypatch: py
     first = load_settings()
     monkeypatch.setattr(snapshot, "_load", None)
 
-    assert load_settings() == load_without_warnings() == first
+    assert load_settings() == first
+    assert load_with_warnings() == (first, ())
 
 
-def test_what_is_wrong_or_doubtful_is_left_to_load(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It finds the words for it."""
+def test_warnings_are_given_each_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A snapshot has none, so settings with warnings leave no snapshot; what is wrong is an error."""
     monkeypatch.setattr(os, "environ", place.environ)
+    place.environ["BATCHSIZE"] = "5"
+    warned = [load_with_warnings()[1] for _ in range(2)]
     place.environ["BATCH_SIZE"] = "0"
-    wrong = load_without_warnings()
-    place.environ |= {"BATCH_SIZE": "5", "BATCHSIZE": "5"}
-    doubtful = load_without_warnings()
 
-    assert (wrong, doubtful, load_settings().batch_size) == (None, None, 5)
+    assert [["BATCHSIZE" in each for each in some] for some in warned] == [[True], [True]]
+    with pytest.raises(SettingsError):
+        load_with_warnings()
 
 
 def test_a_process_with_a_snapshot_imports_no_pydantic(tmp_path: Path) -> None:

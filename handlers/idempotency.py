@@ -1,0 +1,113 @@
+"""Idempotency of effects that cannot be undone: a mail, a push, a post. Each has one row, written before it is tried.
+
+open → handed over → done. If a run finds `handed over`, an earlier run called the provider and did not store the
+answer: the effect may have happened.
+"""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Connection, Integer, String, Table, select, update
+
+from handlers.schema import Id, LongText, UtcTimestamp, metadata
+from handlers.upsert import insert_missing
+from mayfly import Job, Retry
+
+OPEN, HANDED_OVER, DONE = "open", "handed over", "done"
+HOLD, RESEND = "hold", "resend"
+
+effects = Table(
+    "app_idempotency",
+    metadata,
+    Column("effect_key", String(190), primary_key=True),  # one per intended effect, for all jobs and attempts
+    Column("kind", String(32), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("job_id", Id, nullable=False),
+    Column("claims", Integer, nullable=False),  # fencing token of the run that wrote it
+    Column("provider", String(190)),
+    Column("answer", LongText),
+    Column("changed_at", UtcTimestamp, nullable=False),
+)
+
+
+def may_resend(job: Job, usual: str = HOLD) -> bool:
+    """Whether an effect that may have happened is tried again: `on_doubt` of the job's lane, or else `usual`."""
+    return (job.on_doubt or usual) == RESEND
+
+
+class EffectRecord(NamedTuple):
+    state: str
+    job_id: int
+    claims: int
+    provider: str | None
+    answer: str | None
+    changed_at: datetime
+
+
+class Effect:
+    """One intended effect, as seen by one run of one job."""
+
+    def __init__(self, job: Job, kind: str, key: str) -> None:
+        self._job = job
+        self._kind = kind
+        self.key = f"{kind}:{key}"
+
+    def load(self) -> EffectRecord:
+        """What earlier runs have stored; creates the row if it is missing."""
+        row = {"effect_key": self.key, "kind": self._kind, "state": OPEN, **self._owner()}
+
+        def find(connection: Connection) -> EffectRecord:
+            insert_missing(connection, effects, row)
+            return self._select(connection)
+
+        return self._job.write(find)
+
+    def hand_over(self, provider: str, found: str = OPEN) -> None:
+        """Store that the provider is called next. `found` is the state in which this run found the effect."""
+        mark = (
+            update(effects)
+            .where(effects.c.effect_key == self.key, effects.c.state == found)
+            .values(state=HANDED_OVER, provider=provider, **self._owner())
+        )
+
+        def write(connection: Connection) -> EffectRecord:
+            connection.execute(mark)
+            return self._select(connection)
+
+        record = self._job.write(write)
+        # Not by the number of changed rows: after a COMMIT whose reply was lost, the row has been changed already.
+        if (record.state, record.job_id, record.claims) != (HANDED_OVER, self._job.id, self._job.claims):
+            raise Retry(f"another job works on the same effect: {self.key}")
+
+    def keep_time(self, at: datetime) -> None:
+        """Of the first try: the provider counts from it for how long it remembers an idempotency key."""
+        keep = update(effects).where(effects.c.effect_key == self.key, effects.c.state == HANDED_OVER)
+        self._job.write(lambda connection: connection.execute(keep.values(changed_at=at)))
+
+    def complete(self, answer: str) -> None:
+        self._settle(DONE, answer)
+
+    def reopen(self, answer: str) -> None:
+        """The effect has certainly not happened."""
+        self._settle(OPEN, answer)
+
+    def _settle(self, state: str, answer: str) -> None:
+        owner = self._owner()
+        settle = (
+            update(effects)
+            .where(
+                effects.c.effect_key == self.key,
+                effects.c.state == HANDED_OVER,
+                effects.c.job_id == owner["job_id"],
+                effects.c.claims == owner["claims"],
+            )
+            .values(state=state, answer=answer, changed_at=owner["changed_at"])
+        )
+        self._job.write(lambda connection: connection.execute(settle))
+
+    def _select(self, connection: Connection) -> EffectRecord:
+        columns = [effects.c[name] for name in EffectRecord._fields]
+        return EffectRecord._make(connection.execute(select(*columns).where(effects.c.effect_key == self.key)).one())
+
+    def _owner(self) -> dict[str, Any]:
+        return {"job_id": self._job.id, "claims": self._job.claims, "changed_at": self._job.now}

@@ -1,0 +1,390 @@
+"""The app_ tables of all areas. handlers/*/tables.py says what the columns mean."""
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Double,
+    Float,
+    Integer,
+    SmallInteger,
+    String,
+)
+
+from handlers.migrations.ddl import create_index, create_table
+from handlers.schema import Id, LongText, UtcTimestamp
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    create_shared_tables()
+    create_boards()
+    create_mail()
+    create_outreach()
+    create_notify()
+    create_maintenance()
+    create_metrics()
+    create_prospects()
+    create_ai()
+    create_search()
+
+
+def create_shared_tables() -> None:
+    create_table(
+        "app_idempotency",
+        Column("effect_key", String(190), primary_key=True),
+        Column("kind", String(32), nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("claims", Integer, nullable=False),
+        Column("provider", String(190)),
+        Column("answer", LongText),
+        Column("changed_at", UtcTimestamp, nullable=False),
+        CheckConstraint("state IN ('open', 'handed over', 'done')", name="app_idempotency_state"),
+    )
+    create_index("app_idempotency_doubts", "app_idempotency", "state", "changed_at")
+    create_table(
+        "app_cooldowns",
+        Column("provider", String(190), primary_key=True),
+        Column("until_at", UtcTimestamp, nullable=False),
+        Column("reason", LongText, nullable=False),
+    )
+    create_table(
+        "app_suppressions",
+        Column("address", String(190), primary_key=True),
+        Column("reason", String(16), nullable=False),
+        Column("detail", LongText),
+        Column("created_at", UtcTimestamp, nullable=False),
+        CheckConstraint(
+            "reason IN ('bounced', 'unsubscribed', 'complained', 'by hand')", name="app_suppressions_reason"
+        ),
+        # An address that is inserted by plain SQL must be canonical, or it would have no effect.
+        CheckConstraint("address = LOWER(address)", name="app_suppressions_lower_case"),
+    )
+
+
+def create_boards() -> None:
+    create_table(
+        "app_people",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("email", String(190), nullable=False),
+        Column("name", String(190), nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
+    )
+    create_index("app_people_email", "app_people", "email", unique=True)
+    create_table(
+        "app_boards",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("title", String(190), nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("closed_at", UtcTimestamp),
+        Column("archived_at", UtcTimestamp),
+        Column("archive", String(190)),
+        CheckConstraint("state IN ('open', 'closed', 'archived')", name="app_boards_state"),
+    )
+    create_table(
+        "app_members",
+        Column("board_id", Id, primary_key=True, autoincrement=False),
+        Column("person_id", Id, primary_key=True, autoincrement=False),
+        Column("joined_at", UtcTimestamp, nullable=False),
+    )
+    create_index("app_members_person", "app_members", "person_id")
+    create_posts()
+
+
+def create_posts() -> None:
+    create_table(
+        "app_channels",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("kind", String(16), nullable=False),
+        Column("url", String(500), nullable=False),
+        Column("credential", String(64), nullable=False),
+        CheckConstraint("kind IN ('mastodon', 'webhook')", name="app_channels_kind"),
+    )
+    create_table(
+        "app_posts",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("board_id", Id, nullable=False),
+        Column("author_id", Id),
+        Column("body", LongText, nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("channel_id", Id),
+        Column("publish_at", UtcTimestamp),
+        Column("published_at", UtcTimestamp),
+        Column("remote_id", String(190)),
+        Column("queued_at", UtcTimestamp),
+        CheckConstraint("state IN ('draft', 'scheduled', 'published', 'withdrawn')", name="app_posts_state"),
+    )
+    create_index("app_posts_board", "app_posts", "board_id", "published_at")
+    create_index("app_posts_due", "app_posts", "state", "publish_at")
+    create_index("app_posts_in_order", "app_posts", "board_id", "id")  # for exports, page by page
+
+
+def create_mail() -> None:
+    create_table(
+        "app_templates",
+        Column("template_key", String(190), primary_key=True),
+        Column("subject", String(500), nullable=False),
+        Column("text_body", LongText),
+        Column("html_body", LongText),
+        Column("created_at", UtcTimestamp, nullable=False),
+    )
+    create_table(
+        "app_digests",
+        Column("person_id", Id, primary_key=True, autoincrement=False),
+        Column("until_at", UtcTimestamp, nullable=False),
+        Column("number", Integer, nullable=False),
+    )
+    create_table(
+        "app_invoice_years",
+        Column("year", Integer, primary_key=True, autoincrement=False),
+        Column("last_number", Integer, nullable=False),
+    )
+    create_table(
+        "app_invoices",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("reference", String(190), nullable=False),
+        Column("year", Integer, nullable=False),
+        Column("number", Integer, nullable=False),
+        Column("currency", String(3), nullable=False),
+        Column("net", Id, nullable=False),
+        Column("vat", Id, nullable=False),
+        Column("total", Id, nullable=False),
+        Column("content", LongText, nullable=False),
+        Column("issued_at", UtcTimestamp, nullable=False),
+    )
+    create_index("app_invoices_reference", "app_invoices", "reference", unique=True)
+    create_index("app_invoices_number", "app_invoices", "year", "number", unique=True)
+
+
+def create_outreach() -> None:
+    create_table(
+        "app_recipients",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("list_key", String(190), nullable=False),
+        Column("email", String(190), nullable=False),
+        Column("name", String(190), nullable=False),
+    )
+    create_index("app_recipients_list", "app_recipients", "list_key", "id")
+    figures = ("mails", "suppressed", "written", "unfit", "sent", "failed", "cancelled")
+    create_table(
+        "app_blasts",
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+        Column("blast", String(60), nullable=False),
+        Column("state", String(16), nullable=False),
+        *(Column(name, Integer, nullable=False) for name in figures),
+        Column("started_at", UtcTimestamp, nullable=False),
+        Column("finished_at", UtcTimestamp),
+        CheckConstraint("state IN ('sending', 'sent')", name="app_blasts_state"),
+    )
+    create_index("app_blasts_blast", "app_blasts", "blast")
+    create_table(
+        "app_blast_mails",
+        Column("blast", String(60), primary_key=True),
+        Column("address", String(190), primary_key=True),
+        Column("job_id", Id, nullable=False),
+        Column("written_by", String(32), nullable=False),
+    )
+    create_index("app_blast_mails_job", "app_blast_mails", "job_id")
+
+
+def create_notify() -> None:
+    create_table(
+        "app_subscriptions",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("person_id", Id, nullable=False),
+        Column("kind", String(16), nullable=False),
+        Column("url", String(750), nullable=False),
+        Column("p256dh", String(190)),
+        Column("auth", String(190)),
+        Column("token", String(190)),
+        Column("created_at", UtcTimestamp, nullable=False),
+        CheckConstraint("kind IN ('webpush', 'webhook', 'ntfy')", name="app_subscriptions_kind"),
+    )
+    create_index("app_subscriptions_person", "app_subscriptions", "person_id", "url", unique=True)
+
+
+def create_maintenance() -> None:
+    create_table(
+        "app_sessions",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("person_id", Id, nullable=False),
+        Column("token_hash", String(64), nullable=False),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("seen_at", UtcTimestamp, nullable=False),
+    )
+    create_index("app_sessions_token", "app_sessions", "token_hash", unique=True)
+    create_index("app_sessions_seen", "app_sessions", "seen_at")
+    create_table(
+        "app_log_rows",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("logged_at", UtcTimestamp, nullable=False),
+        Column("level", String(16), nullable=False),
+        Column("message", LongText, nullable=False),
+    )
+    create_index("app_log_rows_time", "app_log_rows", "logged_at")
+    create_table(
+        "app_health",
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+        Column("checked_at", UtcTimestamp, nullable=False),
+        Column("host", String(64), nullable=False),
+        Column("worst", String(8), nullable=False),
+        Column("findings", JSON, nullable=False),
+        CheckConstraint("worst IN ('green', 'yellow', 'red')", name="app_health_worst"),
+    )
+    create_index("app_health_time", "app_health", "checked_at")
+
+
+def create_metrics() -> None:
+    create_table(
+        "app_metric_points",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("name", String(64), nullable=False),
+        Column("measured_at", UtcTimestamp, nullable=False),
+        Column("value", Double, nullable=False),
+        Column("counted", SmallInteger, nullable=False, server_default="0"),
+    )
+    create_index("app_metric_points_due", "app_metric_points", "counted", "id")
+    create_index("app_metric_points_time", "app_metric_points", "measured_at")
+    create_table(
+        "app_metric_rollups",
+        Column("span", String(8), primary_key=True),
+        Column("name", String(64), primary_key=True),
+        Column("begins_at", UtcTimestamp, primary_key=True),
+        Column("points", Integer, nullable=False),
+        Column("total", Double, nullable=False),
+        Column("lowest", Double),
+        Column("highest", Double),
+        CheckConstraint("span IN ('minute', 'hour', 'day')", name="app_metric_rollups_span"),
+    )
+    create_index("app_metric_rollups_time", "app_metric_rollups", "span", "begins_at")
+
+
+def create_prospects() -> None:
+    create_table(
+        "app_prospects",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        *(Column(name, String(190)) for name in ("email", "name", "company", "title", "phone")),
+        *(Column(name, String(500)) for name in ("website", "linkedin")),
+        *(Column(name, String(190)) for name in ("city", "country")),
+        Column("notes", LongText),
+        Column("email_status", String(32)),
+        Column("email_score", Integer),
+        *(Column(name, String(190)) for name in ("email_key", "by_name", "by_company")),
+        Column("merged_into", Id),
+        Column("import_id", Id),
+        Column("line", Id),
+        Column("created_at", UtcTimestamp, nullable=False),
+        Column("updated_at", UtcTimestamp, nullable=False),
+        Column("enriched_at", UtcTimestamp),
+    )
+    create_index("app_prospects_line", "app_prospects", "import_id", "line", unique=True)
+    for name in ("email_key", "by_name", "by_company"):
+        create_index(f"app_prospects_{name}", "app_prospects", "merged_into", name)
+    create_merges()
+    create_table(
+        "app_cached_answers",
+        Column("provider", String(32), primary_key=True),
+        Column("question_key", String(64), primary_key=True),
+        Column("question", LongText, nullable=False),
+        Column("answer", LongText, nullable=False),
+        Column("answered_at", UtcTimestamp, nullable=False),
+    )
+
+
+def create_merges() -> None:
+    create_table(
+        "app_merges",
+        Column("id", Id, primary_key=True, autoincrement=True),
+        Column("winner_id", Id, nullable=False),
+        Column("loser_id", Id, nullable=False),
+        Column("rule", String(16), nullable=False),
+        Column("score", Float, nullable=False),
+        Column("changes", LongText, nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("merged_at", UtcTimestamp, nullable=False),
+        Column("undone_at", UtcTimestamp),
+        Column("undone_by", Id),
+        CheckConstraint("rule IN ('mail', 'similarity')", name="app_merges_rule"),
+    )
+    create_index("app_merges_winner", "app_merges", "winner_id")
+    create_index("app_merges_loser", "app_merges", "loser_id")
+    create_index("app_merges_job", "app_merges", "job_id")
+
+
+def create_ai() -> None:
+    create_table(
+        "app_llm_calls",
+        Column("call_key", String(64), primary_key=True),
+        Column("job_id", Id, nullable=False),
+        Column("purpose", String(32), nullable=False),
+        Column("board_id", Id, nullable=False),
+        Column("model", String(190), nullable=False),
+        Column("state", String(16), nullable=False),
+        Column("prompt", LongText, nullable=False),
+        Column("answer", LongText),
+        Column("error", LongText),
+        Column("input_tokens", Integer),
+        Column("output_tokens", Integer),
+        Column("cost_micros", BigInteger),
+        Column("latency_ms", Integer),
+        Column("asked_at", UtcTimestamp, nullable=False),
+        CheckConstraint("state IN ('open', 'done', 'failed')", name="app_llm_calls_state"),
+    )
+    create_index("app_llm_calls_job", "app_llm_calls", "job_id")
+    create_index("app_llm_calls_asked", "app_llm_calls", "asked_at")
+    create_table(
+        "app_llm_balance",
+        Column("account", String(32), primary_key=True),
+        Column("balance_micros", BigInteger, nullable=False),
+    )
+    create_ai_texts()
+
+
+def create_ai_texts() -> None:
+    create_table(
+        "app_board_summaries",
+        Column("board_id", Id, primary_key=True, autoincrement=False),
+        Column("summary", LongText, nullable=False),
+        Column("posts", Integer, nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("written_at", UtcTimestamp, nullable=False),
+    )
+    create_table(
+        "app_suggestions",
+        Column("job_id", Id, primary_key=True, autoincrement=False),
+        Column("post_id", Id, nullable=False),
+    )
+    create_table(
+        "app_nudges",
+        Column("board_id", Id, primary_key=True, autoincrement=False),
+        Column("day", String(10), primary_key=True),
+        Column("state", String(16), nullable=False),
+        Column("job_id", Id, nullable=False),
+        Column("changed_at", UtcTimestamp, nullable=False),
+        CheckConstraint("state IN ('asked', 'silent', 'posted')", name="app_nudges_state"),
+    )
+
+
+def create_search() -> None:
+    create_table(
+        "app_search_tables",
+        Column("name", String(64), primary_key=True),
+        Column("job_id", Id, nullable=False),
+        Column("state", String(16), nullable=False),
+        CheckConstraint("state IN ('standing', 'dropping')", name="app_search_tables_state"),
+    )
+    create_table(
+        "app_search_pointer",
+        Column("pointer", String(16), primary_key=True),
+        Column("name", String(64), nullable=False),
+        Column("entries", BigInteger, nullable=False),
+        Column("swapped_at", UtcTimestamp, nullable=False),
+    )

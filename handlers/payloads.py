@@ -1,0 +1,23 @@
+"""The base class and common field types of all payloads."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+Id = Annotated[int, Field(strict=True, ge=1, lt=1 << 63)]  # of a row
+
+
+def one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be one line of printable characters")
+    return text
+
+
+Line = Annotated[str, StringConstraints(max_length=500), AfterValidator(one_line)]
+EffectName = Annotated[str, StringConstraints(min_length=1, max_length=150), AfterValidator(one_line)]
+
+
+class Payload(BaseModel):
+    """Refuses unknown fields. Validators are built for the first job of a type: most runners see few types."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)

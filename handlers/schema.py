@@ -1,0 +1,31 @@
+"""What the app_ tables of all areas share: one MetaData, and column types that fit every database."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, MetaData, Text
+from sqlalchemy.dialects.mysql import DATETIME, MEDIUMTEXT
+from sqlalchemy.types import TypeDecorator
+
+from mayfly import utc_from_driver
+
+MYSQL = ("mysql", "mariadb")  # SQLAlchemy has two names for it
+
+metadata = MetaData()
+
+Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only rows whose column is INTEGER
+LongText = Text().with_variant(MEDIUMTEXT(), *MYSQL)  # MySQL's TEXT ends at 64 KiB
+
+
+class UtcTimestamp(TypeDecorator[datetime]):
+    """Aware UTC datetimes in Python, with microseconds in the database."""
+
+    impl = DateTime(timezone=True).with_variant(DATETIME(fsp=6), *MYSQL)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or dialect.name == "postgresql":
+            return value
+        return value.astimezone(UTC).replace(tzinfo=None)  # the others store no zone
+
+    def process_result_value(self, value: datetime | str | None, _dialect: Dialect) -> datetime | None:
+        return None if value is None else utc_from_driver(value)

@@ -1,0 +1,56 @@
+"""Inserts whose row may already be there: each database has its own syntax for them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Insert, Table
+
+Row = Mapping[str, Any]
+
+
+def insert_missing(connection: Connection, table: Table, rows: Row | Sequence[Row]) -> None:
+    """Insert these rows; one whose key is already there stays as it is."""
+    connection.execute(_insert_missing(connection, table), rows)
+
+
+def upsert(connection: Connection, table: Table, row: Row) -> None:
+    """Insert this row, or overwrite these columns of the row with the same primary key."""
+    connection.execute(_upsert(connection, table, [name for name in row if not table.c[name].primary_key]), row)
+
+
+# The dialects are imported here because each takes some 20 ms, and a runner needs one of them.
+def _insert_missing(connection: Connection, table: Table) -> Insert:
+    match connection.dialect.name:
+        case "sqlite":
+            from sqlalchemy.dialects import sqlite
+
+            return sqlite.insert(table).on_conflict_do_nothing()
+        case "postgresql":
+            from sqlalchemy.dialects import postgresql
+
+            return postgresql.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import mysql
+
+    return mysql.insert(table).prefix_with("IGNORE")
+
+
+def _upsert(connection: Connection, table: Table, changed: Sequence[str]) -> Insert:
+    match connection.dialect.name:
+        case "sqlite":
+            from sqlalchemy.dialects import sqlite
+
+            lite = sqlite.insert(table)
+            return lite.on_conflict_do_update(
+                index_elements=table.primary_key.columns, set_={name: lite.excluded[name] for name in changed}
+            )
+        case "postgresql":
+            from sqlalchemy.dialects import postgresql
+
+            postgres = postgresql.insert(table)
+            return postgres.on_conflict_do_update(
+                index_elements=table.primary_key.columns, set_={name: postgres.excluded[name] for name in changed}
+            )
+    from sqlalchemy.dialects import mysql
+
+    my = mysql.insert(table)
+    return my.on_duplicate_key_update({name: my.inserted[name] for name in changed})

@@ -1,0 +1,45 @@
+"""The READMEs of mail and outreach match the code: payloads are valid, tables have every field."""
+
+import json
+import re
+
+import pytest
+from pydantic import BaseModel
+
+from handlers.mail.bounces import BAD_ADDRESS_CODES, UNKNOWN_RECIPIENT_CODES
+from handlers.mail.payloads import Mail
+from handlers.outreach.payloads import Outreach
+from tests.process.installation import CHECKOUT
+
+HANDLERS = CHECKOUT / "handlers"
+MODELS: dict[str, type[BaseModel]] = {"mail": Mail, "outreach": Outreach}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_example_is_a_valid_payload(name: str) -> None:
+    """As written in shell quotes."""
+    [payload] = re.findall(r"^mayfly enqueue \w+ '(.+)'$", page(name), flags=re.MULTILINE)
+
+    assert isinstance(MODELS[name].model_validate(json.loads(payload)), BaseModel)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_first_table_has_every_field(name: str) -> None:
+    """And no other."""
+    table = page(name).split("| field | meaning |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?) \|", table, flags=re.MULTILINE)
+    fields = {field for row in rows for field in re.findall(r"`(\w+)`", row)}
+
+    assert fields == set(MODELS[name].model_fields)
+
+
+def test_the_readme_lists_the_bounce_codes() -> None:
+    """In the order of the code."""
+    told = page("outreach").split("is put there as `bounced`")[1]
+
+    assert re.findall(r"5\.\d\.\d+", told)[: len(BAD_ADDRESS_CODES)] == list(BAD_ADDRESS_CODES)
+    assert re.findall(r"\b55\d\b", told)[:3] == list(UNKNOWN_RECIPIENT_CODES)
+
+
+def page(name: str) -> str:
+    return (HANDLERS / name / "README.md").read_text("utf-8")

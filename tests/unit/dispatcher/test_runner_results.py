@@ -1,0 +1,20 @@
+"""What a cycle knows about the runners that have exited."""
+
+from dispatcher.exits import Exit
+from dispatcher.rescue import RunnerResults
+from dispatcher.spawn import ExitedRunner
+from mayfly.fleet.runners import Assignment
+from mayfly.process.status_page import RunnerStatus
+from tests.factories import NOON
+
+
+def test_transactions_that_runners_repeated_are_added_up() -> None:
+    """From their status pages: the cycle adds them to its own."""
+    results = RunnerResults()
+    assignment = Assignment("worker-1", "mail", 1, deadline=0, window_seconds=50, lease_until=NOON)
+
+    for repeats in (2, 3):
+        exit_ = Exit(0, RunnerStatus(repeats=repeats), ended=1.0)
+        results.add(ExitedRunner(assignment, exit_, lived_ms=1, cpu_ms=1))
+
+    assert results.repeats == 5
