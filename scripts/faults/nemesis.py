@@ -30,10 +30,10 @@ class Nemesis:
         names = ["kill_runner", "kill_dispatcher", "freeze_runner", "freeze_dispatcher"]
         if self.database.server is not None:
             names += ["restart_server", "kill_sessions", "cancel_statements", "freeze_server"]
+            # With SQLite the clock of the process is the clock of the database: a step there is a step for all.
+            names += ["step_clock"] if self.hosts[0].clock_library is not None else []
         if self.hosts[0].link is not None:
             names += ["cut_network", "drop_replies"]
-        if self.hosts[0].clock_library is not None:
-            names.append("step_clock")
         if self.small_disk:
             names.append("fill_disk")
         return names
