@@ -7,7 +7,7 @@ import click
 
 from mayfly import log_messages
 from mayfly.bootstrap import open_database
-from mayfly.errors import ConsoleExposed, ConsoleMissing, ConsoleOpen
+from mayfly.errors import ConsoleMissing, ConsoleUnsafe
 from mayfly.log import echo_log
 from mayfly.process import exits
 from mayfly.schema.version import require_version
@@ -44,13 +44,19 @@ def command(api_only: bool) -> int:
 
 def check_password(settings: Settings, api_only: bool) -> None:
     if not api_only and settings.console_password_hash is None and not settings.console_accounts:
-        raise ConsoleOpen
+        raise ConsoleUnsafe(
+            "The web console has no password: set CONSOLE_PASSWORD_HASH to the output of `mayfly password`. "
+            "With --api-only the HTTP API is served without it."
+        )
 
 
 def check_exposure(settings: Settings) -> None:
     """Refuse to send tokens and passwords over a network without TLS."""
     if not settings.console_tls_proxy and not is_loopback(settings.console_host):
-        raise ConsoleExposed(settings.console_host)
+        raise ConsoleUnsafe(
+            f"CONSOLE_HOST={settings.console_host} is not a loopback address: tokens would cross the network "
+            "unencrypted. Put a TLS proxy in front and set CONSOLE_TLS_PROXY=true, or use 127.0.0.1."
+        )
 
 
 def is_loopback(host: str) -> bool:

@@ -26,7 +26,7 @@ from mayfly.clock import host_now, monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import embedded_file
-from mayfly.errors import MayflyError, UnknownLane
+from mayfly.errors import MayflyError, UnknownName
 from mayfly.fleet.cycles import close_cycle, open_cycle
 from mayfly.fleet.plan_lock import number_idle_cycle, planning
 from mayfly.log import LOG_NAME, Log, open_log
@@ -327,9 +327,7 @@ def refuse_unknown_lanes(lanes: frozenset[str], settings: Settings, connection: 
         return
     known = {*find_lanes(connection), *settings.lanes}
     for lane in sorted(lanes - known):
-        from difflib import get_close_matches  # here: only this error needs it
-
-        raise UnknownLane(lane, next(iter(get_close_matches(lane, known, n=1)), None))
+        raise UnknownName("lane", lane, "among the jobs or the settings", known)
 
 
 def _print_trouble(summary: CycleSummary, settings: Settings, echo: TextIO | None) -> None:

@@ -15,7 +15,7 @@ from dispatcher.summary import CycleSummary, figures_of
 from mayfly import log_messages
 from mayfly.clock import host_now, monotonic
 from mayfly.db.database import Database
-from mayfly.errors import MayflyError, TracingMissing
+from mayfly.errors import ExtraMissing, MayflyError
 from mayfly.log import Log
 from mayfly.process import exits
 from mayfly.process.fork import forget_signals, fork_into
@@ -149,6 +149,6 @@ def _traces(settings: Settings, cycle: CycleSummary, ended_at: datetime) -> None
     try:
         from mayfly.monitoring.tracing import export_cycle
     except ModuleNotFoundError as error:
-        raise TracingMissing from error
+        raise ExtraMissing("OTLP_ENDPOINT needs OpenTelemetry", "otel") from error
     facts = figures_of(cycle, settings.host_name)
     export_cycle(settings, cycle.cycle_id, ended_at, cycle.duration_ms / 1000, facts)

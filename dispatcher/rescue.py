@@ -216,4 +216,4 @@ def _exit_message(ended: ExitedRunner) -> log_messages.LogMessage:
 
 def _settled_message(job: Job, outcome: Outcome) -> log_messages.LogMessage:
     reason = (outcome.error or "").partition("\n")[0]
-    return log_messages.job_settled_for_dead(job.id, job.type, outcome.kind.value, reason)
+    return log_messages.job_rescued(job.id, job.type, outcome.kind.value, reason)

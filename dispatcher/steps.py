@@ -68,7 +68,7 @@ class Schedules(CycleStep):
         from mayfly.schedules.fire import Fired, fire_due
 
         schedules = read_schedules(files, settings.home, settings.payload_limit)
-        validator = JobValidator(settings.payload_limit, settings.max_attempts)
+        validator = JobValidator.from_settings(settings, self.context.database.clock.now)
         fired = fire_due(self.context.database, schedules.entries, validator) if schedules.entries else Fired()
         if fired.jobs:
             log.say(log_messages.schedules_fired([entry.name for entry, _ in fired.jobs]))
@@ -106,7 +106,7 @@ class Batches(CycleStep):
 
     def before_plan(self) -> None:
         for each in complete_all(self.context.database):
-            self.context.log.say(log_messages.batch_completed_event(*each))
+            self.context.log.say(log_messages.batch_finished(*each))
 
     def finish(self) -> None:
         """Count the batches completed since the cycle began, by any process."""

@@ -1,4 +1,8 @@
-"""Background jobs that live for less than a minute. What is shown here is what applications and handlers use."""
+"""Background jobs that live for less than a minute.
+
+Applications and handlers use the names of this module, `mayfly.errors` and `mayfly.testing`; the other ways in are
+the command `mayfly`, the HTTP API and the tables. Every other module is private and may change in any version.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -7,8 +11,8 @@ if TYPE_CHECKING:
     from mayfly.client import cancel, enqueue, enqueue_many
     from mayfly.db.dialects import utc_from_driver
     from mayfly.errors import MayflyError
-    from mayfly.job import Job
-    from mayfly.limits.limit import concurrency, rate
+    from mayfly.job import Job, current_job
+    from mayfly.limits.limit import Limit, concurrency, rate
     from mayfly.queue.outcome import Cancel, Dead, Outcome, Retry, Snooze
     from mayfly.registry import handler
     from mayfly.schedules.declare import schedule
@@ -18,30 +22,28 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "Cancel", "Dead", "Job", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel", "chain",
-    "concurrency", "enqueue", "enqueue_many", "handler", "rate", "schedule", "setting",
+    "Cancel", "Dead", "Job", "Limit", "MayflyError", "Outcome", "Retry", "Snooze", "__version__", "batch", "cancel",
+    "chain", "concurrency", "current_job", "enqueue", "enqueue_many", "handler", "rate", "schedule", "setting",
     "step", "utc_from_driver",
 ]  # fmt: skip
 
-_HOME = {
-    **dict.fromkeys(("enqueue", "enqueue_many"), "mayfly.client"),
-    **dict.fromkeys(("Cancel", "Dead", "Outcome", "Retry", "Snooze"), "mayfly.queue.outcome"),
-    **dict.fromkeys(("concurrency", "rate"), "mayfly.limits.limit"),
-    "Job": "mayfly.job",
-    "cancel": "mayfly.client",
-    "MayflyError": "mayfly.errors",
-    "batch": "mayfly.workflows",
-    "chain": "mayfly.workflows",
-    "handler": "mayfly.registry",
-    "schedule": "mayfly.schedules.declare",
-    "setting": "mayfly.settings.sources",
-    "step": "mayfly.workflows",
-    "utc_from_driver": "mayfly.db.dialects",
+_MODULES = {
+    "mayfly.client": ("cancel", "enqueue", "enqueue_many"),
+    "mayfly.db.dialects": ("utc_from_driver",),
+    "mayfly.errors": ("MayflyError",),
+    "mayfly.job": ("Job", "current_job"),
+    "mayfly.limits.limit": ("Limit", "concurrency", "rate"),
+    "mayfly.queue.outcome": ("Cancel", "Dead", "Outcome", "Retry", "Snooze"),
+    "mayfly.registry": ("handler",),
+    "mayfly.schedules.declare": ("schedule",),
+    "mayfly.settings.sources": ("setting",),
+    "mayfly.workflows": ("batch", "chain", "step"),
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Imported on first use: a process that only declares a handler need not load the database's drivers."""
-    if name not in _HOME:
+    """Import on first use: a process that only declares handlers does not load the database drivers."""
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'mayfly' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)

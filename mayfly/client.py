@@ -1,4 +1,4 @@
-"""What a producing process needs of Mayfly, opened on first use: settings, the database, the handlers."""
+"""enqueue(), enqueue_many() and cancel(), and what they need of a process: settings, the database, the handlers."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Unpack, cast
 
 from mayfly import admin
 from mayfly.admin import Cancelled
@@ -17,8 +17,8 @@ from mayfly.clock import clock_from, host_now
 from mayfly.db.connection import AnyConnection, open_connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.errors import BadField, BadJob, ErrorTooLate
-from mayfly.job import Batch, Job, joined_batch
+from mayfly.errors import BadField, BadJob, UnknownOption
+from mayfly.job import Job, joined_batch
 from mayfly.queue.followups import buffer_job, buffering_job
 from mayfly.queue.insert import (
     ERROR,
@@ -30,29 +30,38 @@ from mayfly.queue.insert import (
     refuse_beyond_packet,
     slices,
 )
-from mayfly.queue.options import JobValidator, due_at, expiry, parse_duration, unique_scope
+from mayfly.queue.options import ENQUEUE_OPTIONS, EnqueueOptions, JobOptions, JobValidator, timedelta_of
 from mayfly.queue.outcome import Seconds
 from mayfly.registry import Registry
 from mayfly.settings import Settings, load_settings
 
 PRODUCER_CONNECTIONS = 5
+JOB_FIELDS = ENQUEUE_OPTIONS | {"type", "payload"}  # of a job as enqueue_many() takes it
+
+_NOT_IN_HANDLER = (
+    "keep or replace inside a handler, where jobs are buffered until its job is done; or enqueue in job.transaction()"
+)
+_NO_PAYLOAD: Mapping[str, Any] = MappingProxyType({})
+
+
+# --- what a process has opened ----------------------------------------------------------------------------
 
 
 class App:
-    """A process's own, or what a runner has already opened and shares with its handlers."""
+    """Opened on first use; or given, where a runner shares with its handlers what it has already opened."""
 
     def __init__(
         self, settings: Settings, database: Database | None = None, registry: Registry | None = None
     ) -> None:
         self.settings = settings
-        self.door = JobValidator(settings.payload_limit, settings.max_attempts)
+        self.validator = JobValidator.from_settings(settings, self.now)
         self._database = database
         self._registry = registry
         self._opening = Lock()
 
     @property
     def database(self) -> Database:
-        with self._opening:  # two threads that come first at the same time share what one of them opens
+        with self._opening:  # two threads that are first at the same time share what one of them opens
             if self._database is None:
                 self._database = open_database(self.settings, connections=PRODUCER_CONNECTIONS)
             return self._database
@@ -72,104 +81,79 @@ _apps: dict[int, App] = {}
 
 
 def current_app() -> App:
-    """One a process, whichever thread asks first: what was opened before a fork is not used after it."""
+    """One per process, shared by its threads: what was opened before a fork is not used after it."""
     app = _apps.get(os.getpid())
     return _apps.setdefault(os.getpid(), App(load_settings())) if app is None else app
 
 
 def use_app(app: App) -> None:
-    """A runner lets handlers enqueue through what it has opened, a test lets all enqueue into its own database."""
+    """For a runner, whose handlers enqueue through its connections, and for tests with a database of their own."""
     _apps[os.getpid()] = app
+
+
+# --- enqueue ----------------------------------------------------------------------------------------------
 
 
 def enqueue(
     type: str,
     payload: Mapping[str, Any] | None = None,
     *,
-    lane: str | None = None,
-    run_at: datetime | None = None,
-    delay: Seconds | None = None,
-    priority: int | None = None,
-    unique_key: str | None = None,
-    group_key: str | None = None,
-    max_attempts: int | None = None,
-    unique: str | Seconds | None = None,
-    on_conflict: str | None = None,
-    expires_at: datetime | None = None,
-    expires_in: Seconds | None = None,
-    batch: Batch | None = None,
     connection: Any = None,
+    **options: Unpack[EnqueueOptions],
 ) -> int | None:
     """Enqueue one job and return its id, or the id of the job that already holds its `unique_key`.
 
+    Options: lane, priority, max_attempts, delay, run_at, unique_key, unique, on_conflict, group_key, expires_at,
+    expires_in, batch; see mayfly.queue.options and docs/enqueue.md.
+
     With `connection=` the job is part of the application's own transaction: it commits or rolls back with it,
-    and nothing is committed or repeated here. Inside a handler it is held back until the handler's own job is done,
-    and there is no id yet: None.
+    and nothing is committed or retried here. Inside a handler the job is buffered until the handler's own job is
+    done, so that there is no id yet: None.
     """
     given = None if connection is None else open_connection(connection)
-    new = admit(
-        given,
-        type=type,
-        payload={} if payload is None else payload,
-        lane=lane,
-        run_at=run_at,
-        delay=delay,
-        priority=priority,
-        unique_key=unique_key,
-        group_key=group_key,
-        max_attempts=max_attempts,
-        unique=unique,
-        on_conflict=on_conflict,
-        expires_at=expires_at,
-        expires_in=expires_in,
-        batch=batch,
-    )
-    return _enqueued(new) if given is None else insert_job(given, new)
+    new = validate_job(given, type, {} if payload is None else payload, **options)
+    return _enqueue_own(new) if given is None else insert_job(given, new)
 
 
-def _enqueued(new: NewJob) -> int | None:
-    """By itself at once, or with the job in whose handler we are."""
+def _enqueue_own(new: NewJob) -> int | None:
+    """In a transaction of its own, or together with the job whose handler this is."""
     job = buffering_job()
     if job is not None:
-        _hold(job, [new])
+        _buffer(job, [new])
         return None
     now = None if new.unique_key is None else current_app().now()
-    # Who is to be told of a holder must not be told of a first try whose answer was lost.
+    # Not repeated for on_conflict="error": if the answer to a COMMIT was lost, the holder may be this very job.
     twice = new.unique_key is not None and new.on_conflict != ERROR
     return current_app().database.once(lambda own: insert_job(own, new, now), twice=twice)
 
 
 def enqueue_many(jobs: Iterable[Mapping[str, Any]], *, connection: Any = None) -> int:
-    """Enqueue jobs given as mappings with the arguments of `enqueue`; how many were inserted.
+    """Enqueue jobs given as mappings with the arguments of `enqueue`; returns how many were inserted.
 
-    Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are left out. Inside a
-    handler all are held back until its job is done, and counted as they come.
+    Without `connection=` each thousand is committed by itself; jobs whose `unique_key` is held are skipped. Inside a
+    handler all are buffered until its job is done, and all are counted.
     """
     given = None if connection is None else open_connection(connection)
-    admitted = _admitted(given, jobs)
+    new = _validate_all(given, jobs)
     if given is not None:
-        return insert_jobs(given, admitted)
+        return insert_jobs(given, new)
     job = buffering_job()
     if job is not None:
-        return _hold(job, list(admitted))
-    return sum(_insert_committed(part) for part in slices(admitted))
+        return _buffer(job, list(new))
+    return sum(_insert_committed(each) for each in slices(new))
 
 
-def _admitted(given: AnyConnection | None, jobs: Iterable[Mapping[str, Any]]) -> Iterator[NewJob]:
-    known = {*(enqueue.__kwdefaults__ or {}), "type", "payload"} - {"connection"}
+def _validate_all(given: AnyConnection | None, jobs: Iterable[Mapping[str, Any]]) -> Iterator[NewJob]:
     for each in jobs:
-        try:
-            yield admit(given, **each)
-        except TypeError as error:  # of ours, if it is about how the job is written down
-            if not isinstance(each, Mapping) or "type" not in each or not known.issuperset(each):
-                raise BadJob(each, sorted(known)) from error
-            raise
+        if not isinstance(each, Mapping) or "type" not in each or not JOB_FIELDS.issuperset(each):
+            raise BadJob(each, sorted(JOB_FIELDS))
+        yield validate_job(given, **each)
 
 
-def _hold(job: Job, new: list[NewJob]) -> int:
-    """What the server would refuse is refused now: the handler hears of it, and not the one who settles its job."""
+def _buffer(job: Job, new: list[NewJob]) -> int:
+    """Jobs that the server would refuse are refused now, in the handler, and not when its job is settled."""
     if any(each.on_conflict == ERROR for each in new):
-        raise ErrorTooLate
+        raise BadField("on_conflict", ERROR, _NOT_IN_HANDLER)
     if not needs_no_packet_check(new):
         current_app().database.read(lambda own: refuse_beyond_packet(own, new))
     return buffer_job(job, new)
@@ -179,60 +163,50 @@ def _insert_committed(part: list[NewJob]) -> int:
     database = current_app().database
     if part[0].unique_key is None:
         return database.once(lambda own: insert_slice(own, part), twice=False)
-    now = current_app().now()  # and a transaction: to set a key free and to take it are two statements
+    now = current_app().now()  # and a transaction: releasing a key and taking it are two statements
     return database.run(lambda own: insert_slice(own, part, now), twice=False)
 
 
-def admit(
-    given: AnyConnection | None,
-    type: str,
-    payload: object = MappingProxyType({}),
-    delay: Seconds | None = None,
-    run_at: datetime | None = None,
-    unique: str | Seconds | None = None,
-    expires_at: datetime | None = None,
-    expires_in: Seconds | None = None,
-    group_key: str | None = None,
-    batch: Batch | None = None,
-    **options: Any,
+def validate_job(
+    given: AnyConnection | None, type: str, payload: object = _NO_PAYLOAD, **options: Unpack[EnqueueOptions]
 ) -> NewJob:
-    """The job as it would be inserted; raises the sentence about what is wrong with it."""
-    app, now = current_app(), partial(now_of, given)
-    due = due_at(run_at, delay, now)
-    if unique is not None:
-        options["unique"] = unique_scope(unique, _remembered(app.settings), now)
-    if expires_at is not None or expires_in is not None:
-        options["expires_at"] = expiry(expires_at, expires_in, due, now)
-    group_key = _group_of(joined_batch(batch), group_key, given)
-    return app.door.admit(type, payload, app.registry.get(type), run_at=due, group_key=group_key, **options)
+    """The job as it would be inserted on the given connection, or on one of ours."""
+    if not ENQUEUE_OPTIONS.issuperset(options):
+        raise UnknownOption("enqueue", next(iter(options.keys() - ENQUEUE_OPTIONS)), ENQUEUE_OPTIONS)
+    handler = current_app().registry.get(type)
+    return _validator(given).validate(type, payload, handler, **_joined_batch(options, given))
 
 
-def _group_of(batch: Batch | None, group_key: str | None, given: AnyConnection | None) -> str | None:
-    """A batch is known by its group, and must see its children before it is sealed."""
-    if batch is None:
-        return group_key
-    if group_key not in (None, batch.key):
-        raise BadField("group_key", group_key, f"left out in the batch {batch.key!r}, which is its jobs' group")
-    if given is not None:
-        raise BadField(
-            "connection", type(given).__name__, f"left out in the batch {batch.key!r}: it commits for itself"
-        )
-    return batch.key
+def _validator(given: AnyConnection | None) -> JobValidator:
+    own = current_app().validator
+    if given is None:
+        return own
+    return JobValidator(own.payload_limit, own.max_attempts, partial(now_of, given), own.max_unique)
 
 
-def _remembered(settings: Settings) -> timedelta:
-    """How long the table remembers a finished job, however it ended."""
-    kept = (settings.keep_done_days, settings.keep_cancelled_days, settings.keep_dead_days)
-    return timedelta(days=min(days for days in kept if days is not None))
+def _joined_batch(options: EnqueueOptions, given: AnyConnection | None) -> JobOptions:
+    """The jobs of a batch have its key as their group, and are committed before it is sealed."""
+    batch, group_key = joined_batch(options.pop("batch", None)), options.get("group_key")
+    if batch is not None:
+        if group_key not in (None, batch.key):
+            raise BadField("group_key", group_key, f"left out in the batch {batch.key!r}, which is its jobs' group")
+        if given is not None:
+            name = type(given).__name__
+            raise BadField("connection", name, f"left out in the batch {batch.key!r}, which commits its own jobs")
+        options["group_key"] = batch.key
+    return cast(JobOptions, options)
 
 
 def now_of(given: AnyConnection | None) -> datetime:
-    """The database's time. An application's own connection is asked itself: ours may not even be configured."""
+    """The database's time, read on the application's own connection if there is one: it may be another database."""
     if given is None:
         return current_app().now()
     asked_at = host_now()
     found = given.execute(f"SELECT {given.dialect.utc_now}").scalar()
     return clock_from(utc_from_driver(found), asked_at, host_now()).now()
+
+
+# --- cancel -----------------------------------------------------------------------------------------------
 
 
 def cancel(
@@ -244,10 +218,10 @@ def cancel(
     older_than: Seconds | None = None,
     reason: str | None = None,
 ) -> Cancelled:
-    """Cancel the unfinished jobs that have all of what is named: how many ended, and how many run and were told.
+    """Cancel the unfinished jobs that match all given filters; returns how many ended and how many were asked to end.
 
-    Those that wait are cancelled at once. One that runs sees it by `job.cancelled`; if it returns all the same it is
-    done, and if it comes back for another try it is cancelled instead.
+    Pending jobs are cancelled at once. A running handler sees the request by `job.cancelled`; if it returns anyway
+    its job is done, and if the job would be retried it is cancelled instead.
     """
     database = current_app().database
     before = None if older_than is None else created_before(database, older_than)
@@ -256,8 +230,8 @@ def cancel(
 
 
 def created_before(database: Database, older_than: Seconds) -> datetime:
-    """By the database's clock: what is older was enqueued before."""
-    age = parse_duration("older_than", older_than)
+    """By the database's clock."""
+    age = timedelta_of("older_than", older_than)
     if age < timedelta(0):
         raise BadField("older_than", older_than, "no less than 0")
     return database.clock.now() - age

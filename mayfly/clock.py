@@ -1,4 +1,4 @@
-"""The one place that reads a clock. The database's time rules; guards count on the monotonic clock."""
+"""The only module that reads a clock. Times are the database's; guards use the monotonic clock."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import NamedTuple
 MAX_SILENT_SKEW = timedelta(seconds=1)  # a clock that is off by more is logged
 COARSEST_RESOLUTION = timedelta(milliseconds=1)  # resolution of the databases' clocks: SQLite's is the lowest
 
-_pinned: timedelta | None = None  # see mayfly.testing: while a test holds Python's clock, nothing else counts
+_pinned: timedelta | None = None  # set by mayfly.testing while a test has stopped Python's clock
 
 # Neither clock can be set, and all processes of a host share them. CLOCK_BOOTTIME also counts the time for which a
 # machine was suspended. Read from the kernel, because freezegun must not stop a guard; without a Python function in
@@ -50,7 +50,7 @@ class Clock(NamedTuple):
 
 
 def clock_from(database_now: datetime, asked_at: datetime, answered_at: datetime) -> Clock:
-    """A database's clock, from its answer and the wall clock before and after. Call it at once after the answer.
+    """A database's clock, from its answer and the wall clock before and after. Call it right after the answer.
 
     An answer between question and receipt probably comes from the same clock, and is taken as such. Half a round trip
     is as good a guess between two machines, but on a busy one it may be many milliseconds, and a job that was
@@ -76,7 +76,7 @@ def host_clock() -> HostClock:
 
 
 def pin_offset(offset: timedelta | None) -> timedelta | None:
-    """Let every Clock of this process have this offset, or again its own; what was pinned before."""
+    """Give every Clock of this process this offset, or its own again; returns what was pinned before."""
     global _pinned
     before, _pinned = _pinned, offset
     return before
@@ -87,8 +87,8 @@ def pause(seconds: float) -> None:
 
 
 def pause_between(shortest: float, longest: float) -> None:
-    """Seconds by chance: rivals that met once should not meet again."""
-    from random import uniform  # most minutes meet no rival, and need not import it
+    """A random time: processes that collided once should not collide again."""
+    from random import uniform  # only needed after a collision: an idle cycle must not import it
 
     pause(uniform(shortest, longest))  # noqa: S311 - guards nothing
 

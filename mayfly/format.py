@@ -1,48 +1,76 @@
-"""A time as people say it: how long it is, and when it was. Pure."""
+"""Values as people read and write them: durations, times, counts, names, tables. Pure, and quick to import."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TextIO
 
+# --- durations and times ----------------------------------------------------------------------------------
 
-def span(time: timedelta) -> str:
-    """In the largest unit of which there are two: 90 s, 7 min, 3 h, 2 days."""
-    seconds = max(0, round(time.total_seconds()))
-    if seconds < 120:
-        return f"{seconds} s"
-    if seconds < 7200:
-        return f"{seconds // 60} min"
-    return f"{seconds // 3600} h" if seconds < 172_800 else f"{seconds // 86_400} days"
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([smhdw]?)"
+
+
+def parse_duration(text: str) -> timedelta:
+    """90, 90s, 5m, 1.5h, 2d or 1w; anything else is a ValueError without a text, for the caller to explain."""
+    match = re.fullmatch(_DURATION, text)
+    if match is None:
+        raise ValueError
+    try:
+        return float(match[1]) * timedelta(seconds=_UNITS[match[2]])
+    except OverflowError as error:
+        raise ValueError from error
+
+
+def format_duration(time: timedelta | float, *, precise: bool = False) -> str:
+    """In the largest unit of which there are two: 90 s, 7 min, 3 h, 2 days. A number is in seconds.
+
+    What took place is measured (`precise`): below 2 min it is 12 ms or 3.4 s.
+    """
+    seconds = time.total_seconds() if isinstance(time, timedelta) else time
+    if precise and 0 < seconds < 119.95:
+        return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else f"{round(seconds, 1):g} s"
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h" if whole < 172_800 else f"{whole // 86_400} days"
 
 
 def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+# --- counts and names -------------------------------------------------------------------------------------
+
+
 def plural(number: int, noun: str) -> str:
     """1 job, 2 jobs, 1,234 jobs."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else f'{noun}s'}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known word that is most similar, if any is similar enough to be meant."""
-    from difflib import get_close_matches  # only where a name is wrong: every cycle imports this module
+    from difflib import get_close_matches  # only needed after a mistake: an idle cycle must not import it
 
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """For the end of a sentence about an unknown name: "; did you mean 'send_email'?", or nothing."""
+    """A hint to put behind a sentence, with a space before it; empty where no known word is similar."""
     found = nearest(word, known)
-    return f"; did you mean {found!r}?" if found else ""
+    return f" Did you mean {found!r}?" if found else ""
 
+
+# --- terminals --------------------------------------------------------------------------------------------
 
 GREEN, YELLOW, RED, DIM = "32", "33", "31", "2"
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Only on a terminal, and not where somebody said NO_COLOR."""
+    """Only on a terminal, and not if NO_COLOR is set."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -51,12 +79,12 @@ def painted(text: str, colour: str, wanted: bool) -> str:
 
 
 def plain(text: str) -> str:
-    """What came from a job may hold control characters, and a terminal would obey them."""
+    """Escape control characters: text that comes from a job must not control the terminal."""
     return "".join(each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text)
 
 
 def one_line(text: str, width: int = 0) -> str:
-    """In a cell of a table; cut to a width, if one is given."""
+    """For a cell of a table; cut to a width, if one is given."""
     line = " ".join(plain(text).split())
     return f"{line[: width - 1]}…" if width and len(line) > width else line
 

@@ -15,16 +15,7 @@ from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import Unit
-from mayfly.errors import (
-    BadCheckpoint,
-    BadField,
-    BadProgress,
-    BatchClosed,
-    CheckpointInTransaction,
-    OutsideARunner,
-    SliceEnded,
-    WriteInTransaction,
-)
+from mayfly.errors import BadField, BadJobState, BatchClosed, OutsideARunner, RefusedInTransaction, SliceEnded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +126,8 @@ class ProgressState:
     def checkpoint(self, job: "Job", state: Any) -> None:
         """Store it first; then end the handler if there may be no time for another step."""
         if job.runtime.in_transaction:
-            raise CheckpointInTransaction
+            reason = "that block commits with the job's `done`; commit each step on a connection of your own before"
+            raise RefusedInTransaction("checkpoint", reason)
         text = checkpoint_text(job.type, state)
         moved = job.special is None or job.special.checkpoint != text
         job.runtime.store_checkpoint(job, text, moved)
@@ -229,7 +221,8 @@ class Job:
         idempotent. `connection` is a SQLAlchemy Connection.
         """
         if self.runtime.in_transaction:
-            raise WriteInTransaction
+            reason = "it would not be committed before the job is done; write before the transaction begins"
+            raise RefusedInTransaction("write", reason)
         return self.runtime.database.run_lent(work)
 
     def read(self, work: "Callable[[SqlConnection], T]") -> T:
@@ -303,9 +296,14 @@ CURRENT_JOB: ContextVar[Job | None] = ContextVar("mayfly_current_job", default=N
 CURRENT_BATCH: ContextVar[Batch | None] = ContextVar("mayfly_current_batch", default=None)  # new jobs join it
 
 
+def current_job() -> Job | None:
+    """The job whose handler calls this, however deep; None outside of a handler."""
+    return CURRENT_JOB.get()
+
+
 def parent_id() -> int | None:
     """The id of the job whose handler runs here: the parent of what it enqueues."""
-    job = CURRENT_JOB.get()
+    job = current_job()
     return None if job is None else job.id
 
 
@@ -315,7 +313,7 @@ def joined_batch(given: Batch | None) -> Batch | None:
     if batch is not None and not isinstance(batch, Batch):
         raise BadField("batch", batch, "what `with batch(…) as it` gives, or job.batch")
     if batch is not None and not batch.is_open:
-        raise BatchClosed(batch.key)
+        raise BatchClosed(batch.key, "enqueue inside its block, or inside a handler of its jobs through job.batch")
     return batch
 
 
@@ -341,10 +339,12 @@ def checkpoint_text(type_name: str, state: Any) -> str:
     try:
         text = json_text.encode(state)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadCheckpoint(type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("checkpoint", type_name, f"it is no JSON ({error})") from error
     size = len(text.encode())
     if size > CHECKPOINT_LIMIT:
-        raise BadCheckpoint(type_name, f"it has {size:,} bytes, {CHECKPOINT_LIMIT:,} are kept")
+        advice = "store a cursor, such as the id of a row"
+        reason = f"it has {size:,} bytes, the limit is {CHECKPOINT_LIMIT:,}; {advice}"
+        raise BadJobState("checkpoint", type_name, reason)
     return text
 
 
@@ -355,10 +355,10 @@ def _progress_text(type_name: str, done: float, total: float | None, text: str) 
             or not isinstance(number, int | float | None)
             or (name == "done" and number is None)
         ):
-            raise BadProgress(type_name, f"{name}={number!r} is no number")
+            raise BadJobState("progress", type_name, f"{name}={number!r} is no number")
     if not isinstance(text, str):
-        raise BadProgress(type_name, f"the text is a {type(text).__name__}")
+        raise BadJobState("progress", type_name, f"the text is a {type(text).__name__}")
     try:
         return json_text.encode({"done": done, "total": total, "text": text[:MAX_TEXT_LENGTH]})
     except ValueError as error:
-        raise BadProgress(type_name, f"it is no JSON ({error})") from error
+        raise BadJobState("progress", type_name, f"it is no JSON ({error})") from error

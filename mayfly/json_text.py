@@ -1,11 +1,11 @@
-"""JSON as text, the only form in which payloads, results and checkpoints are kept. Never pickle, never eval."""
+"""JSON as text, the only form in which payloads, results and checkpoints are stored. Never pickle, never eval."""
 
 import json
 import re
 from itertools import accumulate
 from typing import Any
 
-MAX_DEPTH = 31  # levels of objects and lists: MariaDB takes no JSON that is nested deeper
+MAX_DEPTH = 31  # levels of objects and lists: the limit of MariaDB
 ENVELOPE_DEPTH = 3  # levels that a request may have around a payload: its own object, a list of jobs, a job
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -14,7 +14,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def encode(value: object) -> str:
-    """Compact JSON that every database takes, and that stays readable in SQL: only control characters are escaped."""
+    """Compact JSON that every database accepts, readable in SQL: only control characters are escaped."""
     text = _ENCODER.encode(value)
     if _depth(text) > MAX_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
@@ -23,12 +23,12 @@ def encode(value: object) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("text with half a character in it, a lone surrogate") from error
+        raise ValueError("text with an unpaired surrogate") from error
     return text
 
 
 def decode(text: str) -> Any:
-    """Whatever cannot be read is a ValueError, also what is nested too deep for Python."""
+    """Text that cannot be read is a ValueError, also if it is nested too deep for Python."""
     try:
         return json.loads(text)
     except RecursionError as error:
@@ -36,7 +36,7 @@ def decode(text: str) -> Any:
 
 
 def decode_bounded(text: str) -> Any:
-    """The same for what comes from outside, of which nothing is even begun that is nested too deep."""
+    """The same for text from outside, which is refused before it is parsed if it is nested too deep."""
     if _depth(text) > MAX_DEPTH + ENVELOPE_DEPTH:
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
     return decode(text)
@@ -51,7 +51,7 @@ def decode_first(text: str) -> tuple[Any, int]:
 
 
 def _depth(text: str) -> int:
-    """How deep brackets are nested; as long as there are few of them at all, they are not looked at closely."""
+    """How deep brackets are nested; if there are few, their number is a good enough bound."""
     brackets = text.count("{") + text.count("[")
     if brackets <= MAX_DEPTH:
         return brackets

@@ -1,4 +1,4 @@
-"""Write events, one a line, to a file that is opened anew each minute, or to stdout, or to syslog."""
+"""Write log messages, one per line, to a file that is opened anew each minute, to stdout or to syslog."""
 
 import os
 import pwd
@@ -28,7 +28,7 @@ class Sink(Protocol):
 
 
 class Log:
-    """Says events in the name of one process."""
+    """The log of one process, whose name is in every line."""
 
     def __init__(self, sink: Sink, source: str, as_json: bool = False, echo: TextIO | None = None) -> None:
         self._sink = sink
@@ -48,7 +48,7 @@ class Log:
 
 class _Nowhere:
     def write(self, line: str, level: Level) -> None:
-        """For those who may leave no trace."""
+        """Discard it."""
 
 
 def silent_log() -> Log:
@@ -56,7 +56,7 @@ def silent_log() -> Log:
 
 
 def echo_log(settings: "Settings", source: str, stream: TextIO) -> Log:
-    """For a process that stays: whoever started it keeps what it says, and turns the page when it is full."""
+    """For the console: the process that started it stores and rotates its output."""
     return Log(_Stream(stream), source, settings.log_format == "json")
 
 
@@ -78,7 +78,7 @@ def render_text(event: LogMessage, source: str, at: datetime) -> str:
 
 
 def render_json(event: LogMessage, source: str, at: datetime) -> str:
-    import json  # here, as socket below: most logs are plain text in a file, and an idle cycle pays for what it uses
+    import json  # most logs are plain text: an idle cycle must not import it
 
     facts = {
         "at": _stamp(at),
@@ -90,7 +90,7 @@ def render_json(event: LogMessage, source: str, at: datetime) -> str:
     line = json.dumps({**event.fields, **facts}, default=str, ensure_ascii=False)
     if len(line.encode("utf-8", "backslashreplace")) <= LINE_BYTES:
         return line
-    # A character is at most six bytes in JSON: what is left of the text fits, whatever it is made of.
+    # A character is at most six bytes in JSON: this part of the text fits in any case.
     return json.dumps({**facts, "text": event.text[: LINE_BYTES // 8]}, ensure_ascii=False)
 
 
@@ -99,15 +99,15 @@ def _stamp(at: datetime) -> str:
 
 
 def _one_line(text: str) -> str:
-    """One event a line: what comes from outside can neither forge a second one nor speak to the terminal."""
-    harmless = text.isprintable() and "\\" not in text  # nearly every line: no need to look closer
+    """One message per line: text from outside can neither forge a second one nor control the terminal."""
+    harmless = text.isprintable() and "\\" not in text  # nearly every line: skip the regular expression
     flat = text if harmless else re.sub(_UNSAFE, lambda found: ascii(found[0])[1:-1], text)
     encoded = flat.encode("utf-8", "backslashreplace")
     return encoded.decode() if len(encoded) <= LINE_BYTES else encoded[:LINE_BYTES].decode(errors="ignore") + "…"
 
 
 class _File:
-    """A log that cannot be written is told once on stderr; jobs go on: they matter more than their log."""
+    """A log that cannot be written is reported once on stderr; the jobs continue without it."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / LOG_NAME
@@ -131,7 +131,7 @@ class _File:
     def _complain(self, error: OSError) -> None:
         print(  # noqa: T201 - the log itself is what is broken
             f"The log {self._path} cannot be written: {error.strerror}. Make it writable for {_user()}, "
-            "free disk space, or set LOG_DIR. This run goes on without a log.",
+            "free disk space, or set LOG_DIR. This run continues without a log.",
             file=sys.stderr,
         )
 
@@ -153,7 +153,7 @@ class _Stream:
 
 
 class _Stdout:
-    """Keeps a descriptor of its own: a runner sends what its handlers print elsewhere."""
+    """With a descriptor of its own: a runner redirects stdout, to capture what its handlers print."""
 
     def __init__(self) -> None:
         self._descriptor = os.dup(1)
@@ -165,7 +165,7 @@ class _Stdout:
 
 class _Syslog:
     def __init__(self) -> None:
-        import socket
+        import socket  # most logs are files: an idle cycle must not import it
 
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         with suppress(OSError):

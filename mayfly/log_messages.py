@@ -1,4 +1,7 @@
-"""Everything that Mayfly says in its log: all the wording, in one place. Operators grep for these phrases."""
+"""Every message of the log, in one place: name, text, level and machine-readable fields. Operators grep for these.
+
+Texts are short and in the present tense. A phrase that README.md lists must not change: scripts may depend on it.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,6 +21,11 @@ class LogMessage(NamedTuple):
     text: str
     level: Level = Level.INFO
     fields: Mapping[str, object] = MappingProxyType({})
+
+
+def _count(number: int, noun: str, nouns: str = "") -> str:
+    """1 job, 2 jobs, 1000 jobs: without separators, because scripts read these numbers."""
+    return f"{number} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def _message(name: str, text: str, level: Level = Level.INFO, **fields: object) -> LogMessage:
@@ -42,9 +50,7 @@ def database_verified(server: str) -> LogMessage:
 
 def clock_skewed(offset: timedelta) -> LogMessage:
     seconds = offset.total_seconds()
-    text = (
-        f"This host's clock is off by {-seconds:+.1f} s against the database's; the database's rules. Check NTP here"
-    )
+    text = f"This host's clock is off by {-seconds:+.1f} s; the database's clock is used. Check NTP on this host"
     return _message("clock_skewed", text, Level.WARNING, offset_seconds=seconds)
 
 
@@ -56,35 +62,35 @@ def wall_clock_set(step: timedelta) -> LogMessage:
 
 def prune_skipped(step: timedelta) -> LogMessage:
     seconds = step.total_seconds()
-    text = f"The database's clock was set by {seconds:+.1f} s during the cycle: nothing is pruned in this one"
+    text = f"The database's clock was set by {seconds:+.1f} s during the cycle: nothing is pruned in this cycle"
     return _message("prune_skipped", text, Level.WARNING, step_seconds=seconds)
 
 
 def setting_warning(sentence: str) -> LogMessage:
-    return _message("setting_doubtful", sentence, Level.WARNING)
+    return _message("setting_warning", sentence, Level.WARNING)
 
 
 def lingering(until: datetime, interval: float) -> LogMessage:
-    text = f"Lingering until {until:%H:%M:%S} UTC, looking for work every {interval:g} s"
+    text = f"Lingering until {until:%H:%M:%S} UTC, polling every {interval:g} s"
     return _message("lingering", text, until=until, interval=interval)
 
 
 def took_over() -> LogMessage:
-    return _message("took_over", "Took the lock over from a dispatcher that lingered")
+    return _message("took_over", "Took over the lock from a lingering dispatcher")
 
 
 def handed_over(left: int) -> LogMessage:
-    text = f"Handed over to the next dispatcher; runners still at work: {left}"
+    text = f"Handed over to the next dispatcher; runners still running: {left}"
     return _message("handed_over", text, left=left)
 
 
 def left_running(worker_id: str, lane: str) -> LogMessage:
-    text = f"Worker {worker_id} of the long lane {lane} is left running"
+    text = f"Worker {worker_id} of the long lane {lane} keeps running"
     return _message("left_running", text, worker_id=worker_id, lane=lane)
 
 
 def runner_lost(worker_id: str, lane: str, jobs: int) -> LogMessage:
-    text = f"Rescued {jobs} jobs of {worker_id}, which is gone"
+    text = f"Rescued {_count(jobs, 'job')} of {worker_id}, whose process is gone"
     return _message("runner_lost", text, Level.WARNING, worker_id=worker_id, lane=lane, jobs=jobs)
 
 
@@ -93,8 +99,8 @@ def schedules_fired(names: Sequence[str]) -> LogMessage:
 
 
 def schedule_skipped(name: str, first: datetime, last: datetime, because: str) -> LogMessage:
-    span = _minute(first) if first == last else f"{_minute(first)} to {_minute(last)}"
-    text = f"Schedule {name}: what was due {span} is left out ({because})"
+    due = _minute(first) if first == last else f"{_minute(first)} to {_minute(last)}"
+    text = f"Schedule {name}: skipped what was due {due} ({because})"
     return _message("schedule_skipped", text, Level.WARNING, schedule=name, first=first, last=last, because=because)
 
 
@@ -133,7 +139,7 @@ def workers_calculated(
 
 
 def spawning(count: int) -> LogMessage:
-    return _message("spawning", f"Spawning {count} workers...", count=count)
+    return _message("spawning", f"Spawning {_count(count, 'worker')}...", count=count)
 
 
 def spawning_worker(worker_id: str, lane: str) -> LogMessage:
@@ -167,18 +173,18 @@ def worker_crashed(worker_id: str, reason: str, milliseconds: int) -> LogMessage
 
 
 def worker_lost_lease(worker_id: str) -> LogMessage:
-    """Told by the dispatcher: a runner that was stopped for so long may end before it can say so itself."""
-    text = f"Worker {worker_id} had lost lease: another host has rescued its jobs, nothing was changed"
+    """Logged by the dispatcher: a runner that was suspended for so long may exit before it can log this itself."""
+    text = f"Worker {worker_id} lost its lease: another host has taken over its jobs; nothing was written"
     return _message("worker_lost_lease", text, Level.WARNING, worker_id=worker_id)
 
 
 def dispatch_timeout(seconds: float, alive: int) -> LogMessage:
-    text = f"Exceeded {seconds:g}s timeout: ending {alive} workers"
+    text = f"Exceeded {seconds:g}s timeout: ending {_count(alive, 'worker')}"
     return _message("dispatch_timeout", text, Level.ERROR, seconds=seconds, alive=alive)
 
 
 def worker_overdue(worker_id: str) -> LogMessage:
-    text = f"Worker {worker_id} is past its own deadline and does not end: killing it"
+    text = f"Worker {worker_id} is past its deadline and does not exit: killing it"
     return _message("worker_overdue", text, Level.ERROR, worker_id=worker_id)
 
 
@@ -188,13 +194,13 @@ def worker_too_large(worker_id: str, memory: int, limit: int) -> LogMessage:
 
 
 def stopping(signal_name: str, alive: int) -> LogMessage:
-    text = f"Received {signal_name}: stopping {alive} workers, giving their jobs back"
+    text = f"Received {signal_name}: stopping {_count(alive, 'worker')}, releasing unfinished jobs"
     return _message("stopping", text, Level.WARNING, signal=signal_name, alive=alive)
 
 
-def job_settled_for_dead(job_id: int, type_name: str, outcome: str, reason: str) -> LogMessage:
+def job_rescued(job_id: int, type_name: str, outcome: str, reason: str) -> LogMessage:
     return _message(
-        "job_settled_for_dead",
+        "job_rescued",
         f"Job {job_id} ({type_name}): {reason}",
         Level.WARNING,
         job_id=job_id,
@@ -209,16 +215,16 @@ def output_line(worker_id: str, line: str) -> LogMessage:
 
 
 def output_dropped(worker_id: str, dropped: int) -> LogMessage:
-    text = f"{worker_id} printed {dropped:,} bytes more, which were dropped"
+    text = f"{worker_id} printed {dropped:,} more bytes, which were dropped"
     return _message("output_dropped", text, Level.WARNING, worker_id=worker_id, bytes=dropped)
 
 
 def import_printed(lane: str, line: str) -> LogMessage:
-    return _message("import_printed", f"The import of handlers for lane={lane} printed: {line}", lane=lane, line=line)
+    return _message("import_printed", f"Importing the handlers of lane={lane} printed: {line}", lane=lane, line=line)
 
 
 def import_output_dropped(lane: str, dropped: int) -> LogMessage:
-    text = f"The import of handlers for lane={lane} printed {dropped:,} bytes more, which were dropped"
+    text = f"Importing the handlers of lane={lane} printed {dropped:,} more bytes, which were dropped"
     return _message("import_output_dropped", text, Level.WARNING, lane=lane, bytes=dropped)
 
 
@@ -229,14 +235,14 @@ def preload_disabled(lane: str, hazard: str) -> LogMessage:
 
 def preload_process_ended(lane: str, code: int, not_started: int) -> LogMessage:
     how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    lost = f" before {not_started} workers were started" if not_started else "; no workers affected"
-    text = f"The process that imports the handlers for lane={lane} {how}{lost}"
+    lost = f" before it started {_count(not_started, 'worker')}" if not_started else "; no workers affected"
+    text = f"The preload process of lane={lane} {how}{lost}"
     level = Level.ERROR if not_started else Level.WARNING
     return _message("preload_process_ended", text, level, lane=lane, code=code, not_started=not_started)
 
 
 def pruned(rows: int) -> LogMessage:
-    return _message("pruned", f"Pruned {rows} old rows", rows=rows)
+    return _message("pruned", f"Pruned {_count(rows, 'old row')}", rows=rows)
 
 
 def cycle_failed(reason: str) -> LogMessage:
@@ -252,24 +258,24 @@ def lane_summary(figures: Mapping[str, object]) -> LogMessage:
 
 
 def side_process_failed(name: str, reason: str) -> LogMessage:
-    """What is done beside the cycle, for those who watch it."""
-    return _message("errand_failed", f"Could not see to {name}: {reason}", Level.ERROR, errand=name, reason=reason)
+    """Of the heartbeat, alerts, metrics and traces, which are sent beside the cycle."""
+    text = f"Sending {name} failed: {reason}"
+    return _message("side_process_failed", text, Level.ERROR, process=name, reason=reason)
 
 
 def side_process_timed_out(name: str, seconds: float) -> LogMessage:
-    text = f"Could not see to {name} within {seconds:g} s: given up until the next cycle"
-    return _message("errand_cut", text, Level.ERROR, errand=name, seconds=seconds)
+    text = f"Sending {name} timed out after {seconds:g} s; retrying in the next cycle"
+    return _message("side_process_timed_out", text, Level.ERROR, process=name, seconds=seconds)
 
 
 def alert_sent(state: str, kind: str, detail: str) -> LogMessage:
-    return _message(
-        "alert_told", f"Told ({state}): {kind}: {detail}", Level.WARNING, state=state, kind=kind, detail=detail
-    )
+    text = f"Alert sent ({state}): {kind}: {detail}"
+    return _message("alert_sent", text, Level.WARNING, state=state, kind=kind, detail=detail)
 
 
-def alert_undelivered(way: str, reason: str) -> LogMessage:
-    text = f"Alerts could not be told by {way}: {reason}"
-    return _message("alert_undelivered", text, Level.ERROR, way=way, reason=reason)
+def alert_undelivered(channel: str, reason: str) -> LogMessage:
+    text = f"{channel.capitalize()} alert delivery failed: {reason}"
+    return _message("alert_undelivered", text, Level.ERROR, channel=channel, reason=reason)
 
 
 # --- the console ------------------------------------------------------------------------------------------
@@ -316,29 +322,33 @@ def handler_module_failed(module: str, reason: str) -> LogMessage:
 
 
 def processing(count: int) -> LogMessage:
-    return _message("processing", f"Processing {count} jobs...", jobs=count)
+    return _message("processing", f"Processing {_count(count, 'job')}...", jobs=count)
 
 
-def batch_completed(outcomes: Mapping[str, int]) -> LogMessage:
-    """`Completed 4 jobs, 1 retry`: what is zero is not said."""
-    done = outcomes.get("done", 0)
-    names = {"failed": "retry", "timed out": "timeout"}
-    others = [f"{number} {names.get(kind, kind)}" for kind, number in sorted(outcomes.items()) if kind != "done"]
-    return LogMessage("batch_completed", ", ".join([f"Completed {done} jobs", *others]), fields=outcomes)
+def jobs_completed(outcomes: Mapping[str, int]) -> LogMessage:
+    """`Completed 4 jobs, 1 retry`: only outcomes that occurred."""
+    done = _count(outcomes.get("done", 0), "job")
+    others = [_outcome_count(kind, number) for kind, number in sorted(outcomes.items()) if kind != "done"]
+    return LogMessage("jobs_completed", ", ".join([f"Completed {done}", *others]), fields=outcomes)
+
+
+def _outcome_count(kind: str, number: int) -> str:
+    nouns = {"failed": ("retry", "retries"), "timed out": ("timeout", "timeouts")}
+    return _count(number, *nouns.get(kind, (kind, kind)))
 
 
 def jobs_snoozed(jobs: int, waiting_for: str) -> LogMessage:
-    text = f"Put off {jobs} jobs: {waiting_for}"
-    return _message("jobs_put_off", text, jobs=jobs, waiting_for=waiting_for)
+    text = f"Snoozed {_count(jobs, 'job')}: {waiting_for}"
+    return _message("jobs_snoozed", text, jobs=jobs, waiting_for=waiting_for)
 
 
 def yielded_to_other_lanes(jobs: int, seconds: float) -> LogMessage:
-    text = f"Resting {seconds:.2f}s for other lanes: none of the last {jobs} jobs could run"
-    return _message("gave_way", text, jobs=jobs, seconds=round(seconds, 3))
+    text = f"Pausing {seconds:.2f} s for other lanes: none of the last {_count(jobs, 'claimed job')} could start"
+    return _message("yielded_to_other_lanes", text, jobs=jobs, seconds=round(seconds, 3))
 
 
 def lane_paused(lane: str, words: str) -> LogMessage:
-    return _message("lane_paused", f"Lane {lane} is {words}; claiming nothing more", Level.WARNING, lane=lane)
+    return _message("lane_paused", f"Lane {lane} is {words}; claiming no more jobs", Level.WARNING, lane=lane)
 
 
 def job_failed(job_id: int, type_name: str, attempt: int, attempts: int, outcome: str, reason: str) -> LogMessage:
@@ -360,16 +370,16 @@ def lost_lease(job_id: int, type_name: str) -> LogMessage:
 
 
 def chain_broken(job_id: int, type_name: str, outcome: str, steps_left: int) -> LogMessage:
-    text = f"Job {job_id} ({type_name}) is {outcome}: its chain ends here, {steps_left} steps are left out"
+    text = f"Job {job_id} ({type_name}) is {outcome}: its chain ends here, {_count(steps_left, 'step')} skipped"
     return _message(
         "chain_broken", text, Level.WARNING, job_id=job_id, type=type_name, outcome=outcome, steps=steps_left
     )
 
 
-def batch_completed_event(key: str, done: int, dead: int, cancelled: int, callback: str | None) -> LogMessage:
-    then = f", {callback} is enqueued" if callback else ""
+def batch_finished(key: str, done: int, dead: int, cancelled: int, callback: str | None) -> LogMessage:
+    then = f"; {callback} enqueued" if callback else ""
     text = f"Batch {key} is complete: done={done} dead={dead} cancelled={cancelled}{then}"
-    return _message("batch_over", text, batch=key, done=done, dead=dead, cancelled=cancelled, callback=callback)
+    return _message("batch_finished", text, batch=key, done=done, dead=dead, cancelled=cancelled, callback=callback)
 
 
 def result_dropped(job_id: int, type_name: str, reason: str) -> LogMessage:
@@ -377,9 +387,9 @@ def result_dropped(job_id: int, type_name: str, reason: str) -> LogMessage:
     return _message("result_dropped", text, Level.WARNING, job_id=job_id, type=type_name, reason=reason)
 
 
-def backlog_remains(given_back: int) -> LogMessage:
-    text = f"Time is up: backlog remains, {given_back} jobs given back"
-    return _message("backlog_remains", text, jobs=given_back)
+def backlog_remains(released: int) -> LogMessage:
+    text = f"Time is up: backlog remains, {_count(released, 'job')} released"
+    return _message("backlog_remains", text, jobs=released)
 
 
 def guard_interrupted(job_id: int, type_name: str, seconds: float) -> LogMessage:
@@ -388,17 +398,17 @@ def guard_interrupted(job_id: int, type_name: str, seconds: float) -> LogMessage
 
 
 def job_sliced(job_id: int, type_name: str, slices: int, seconds: float) -> LogMessage:
-    text = f"Job {job_id} ({type_name}): slice {slices} ended after {seconds:.1f} s, the next cycle goes on"
+    text = f"Job {job_id} ({type_name}): slice {slices} ended after {seconds:.1f} s, the next cycle continues"
     return _message("job_sliced", text, job_id=job_id, type=type_name, slices=slices, seconds=seconds)
 
 
 def job_left_behind(job_id: int, type_name: str, seconds: float) -> LogMessage:
-    text = f"Job {job_id} ({type_name}) cannot be interrupted after {seconds:.1f} s: this worker leaves it and ends"
+    text = f"Job {job_id} ({type_name}) cannot be interrupted after {seconds:.1f} s: this worker exits without it"
     return _message("job_left_behind", text, Level.ERROR, job_id=job_id, type=type_name, seconds=seconds)
 
 
 def worker_stopping(signal_name: str) -> LogMessage:
-    text = f"Received {signal_name}: claiming nothing more"
+    text = f"Received {signal_name}: claiming no more jobs"
     return _message("worker_stopping", text, Level.WARNING, signal=signal_name)
 
 
@@ -407,18 +417,18 @@ def worker_error(reason: str) -> LogMessage:
 
 
 def tracing_missing(sentence: str) -> LogMessage:
-    return _message("tracing_missing", f"No traces: {sentence}", Level.ERROR, reason=sentence)
+    return _message("tracing_missing", f"Tracing disabled: {sentence}", Level.ERROR, reason=sentence)
 
 
 def hook_unusable(sentence: str) -> LogMessage:
-    return _message("hook_unusable", f"Hook left out: {sentence}", Level.ERROR, reason=sentence)
+    return _message("hook_unusable", f"Hook skipped: {sentence}", Level.ERROR, reason=sentence)
 
 
 def hook_failed(name: str, job_id: int, type_name: str, reason: str) -> LogMessage:
-    text = f"Hook {name} failed at job {job_id} ({type_name}), which goes on: {reason}"
+    text = f"Hook {name} failed for job {job_id} ({type_name}); the job continues: {reason}"
     return _message("hook_failed", text, Level.ERROR, hook=name, job_id=job_id, type=type_name, reason=reason)
 
 
 def hook_failures(name: str, times: int) -> LogMessage:
-    text = f"Hook {name} failed {times} times in all"
+    text = f"Hook {name} failed {_count(times, 'time')} in total"
     return _message("hook_failures", text, Level.ERROR, hook=name, times=times)

@@ -1,4 +1,4 @@
-"""Which function handles which type: declared with @handler, found by module name, never by what a row says."""
+"""Which function handles which type: declared with @handler, imported by module name, never named by a row."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,8 @@ from importlib.metadata import entry_points
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeVar, get_type_hints
 
-from mayfly.errors import MISSING_MODULE_ADVICE, BadHandler, BadLimit, DuplicateHandler, HandlerModuleMissing
+from mayfly.errors import MISSING_MODULE_ADVICE, BadDeclaration, BadHandler, HandlerModuleMissing
+from mayfly.format import did_you_mean
 from mayfly.limits.limit import Limit
 from mayfly.queue.policy import Backoff
 from mayfly.schema.tables import NAME_LENGTH
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "mayfly.handlers"
 DEFAULT_MODULE = "handlers"  # of the setting HANDLERS
 SETTING_NAME = r"[A-Z][A-Z0-9_]{0,63}"
-MAX_THREADS = 1000  # as CONCURRENCY, and what a runner's page has room for
+MAX_THREADS = 1000  # as of CONCURRENCY, and of the slots in a runner's status page
+ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that run on_dead hooks
+ON_DEAD_LANE = "mayfly"  # their own, so that a slow hook does not block a lane of the application
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class PayloadModel(Protocol):
-    """What is needed of a pydantic model; pydantic itself is imported only by handlers that use it."""
+    """The used part of a pydantic model; pydantic itself is imported only by handlers that use it."""
 
     @classmethod
     def model_validate(cls, obj: Any) -> Any: ...
@@ -54,7 +57,7 @@ class Handler:
     model: Model | None = None
     ack: str = "batch"  # "each": its outcome is committed before the next job starts
     is_async: bool = False
-    threads: int | None = None  # so many of its jobs run at a time in one runner, each in a thread
+    threads: int | None = None  # how many of its jobs run at a time in one runner, each in a thread
     limits: tuple[Limit, ...] = ()  # taken before a job starts
     takes: tuple[Limit, ...] = ()  # taken by the handler itself: job.take()
     requires: tuple[str, ...] = ()  # settings without which its jobs are cancelled
@@ -65,7 +68,7 @@ class Handler:
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether its jobs run side by side; the others have the runner to themselves, one after the other."""
+        """Whether its jobs run at the same time in one runner; those of other handlers run one after the other."""
         return self.is_async or self.threads is not None
 
     def backoff(self, usual: Backoff) -> Backoff:
@@ -85,12 +88,12 @@ class Registry:
 
     @cached_property
     def concurrent(self) -> frozenset[str]:
-        """The types whose jobs run side by side."""
+        """The types whose jobs run at the same time in one runner."""
         return frozenset(name for name, each in self.handlers.items() if each.is_concurrent)
 
     @cached_property
     def limited(self) -> frozenset[str]:
-        """The types of which not every job may start at once."""
+        """The types with limits that are taken before a job starts."""
         return frozenset(name for name, each in self.handlers.items() if each.limits)
 
     @property
@@ -98,13 +101,11 @@ class Registry:
         return any(each.limits or each.takes for each in self.handlers.values())
 
     def plus(self, own: Handler) -> "Registry":
-        """With a handler of Mayfly's own, unless somebody has declared one of that type."""
+        """With a handler of Mayfly's own, unless the application has declared one of that type."""
         return replace(self, handlers={own.type: own, **self.handlers})
 
-    def nearest(self, type_name: str) -> str | None:
-        from difflib import get_close_matches  # here because no cycle that goes well needs it
-
-        return next(iter(get_close_matches(type_name, self.handlers, n=1)), None)
+    def did_you_mean(self, type_name: str) -> str:
+        return did_you_mean(type_name, self.handlers)
 
 
 _declared: dict[str, Handler] = {}
@@ -126,10 +127,10 @@ def handler(
 ) -> Callable[[Function], Function]:
     """Declare a function as the handler of a type: f(job), or f(job, payload) with a pydantic model or a dict.
 
-    With ack="each" a job's outcome is committed before the next one starts: for effects that nobody wants twice.
-    Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in so many threads.
-    `limits` are what a job needs before it starts, `takes` what the handler asks for itself with job.take(key).
-    `requires` are settings of what it talks to: where one is missing, its jobs are cancelled and never run.
+    With ack="each" a job's outcome is committed before the next one starts: for effects that must not happen twice.
+    Jobs of an `async def` share one event loop, those of a plain function with threads=20 run in up to 20 threads.
+    `limits` are taken before a job starts, `takes` by the handler itself with job.take(key).
+    `requires` are settings of external services: while one is missing, its jobs are cancelled and never run.
     """
     taken_before, taken_inside = _limits(type_name, limits), _limits(type_name, takes)
 
@@ -142,7 +143,8 @@ def handler(
         _check(declared)
         known = _declared.get(type_name)
         if known is not None and known.where != declared.where:
-            raise DuplicateHandler(type_name, known.where, declared.where)
+            reason = f"is declared already, as {known.where}: rename one, or remove its module from HANDLERS"
+            raise BadHandler(type_name, declared.where, reason)
         _declared[type_name] = declared
         return function
 
@@ -150,18 +152,18 @@ def handler(
 
 
 def declared() -> Mapping[str, Handler]:
-    """What was declared in this process by now."""
+    """The handlers that this process has declared so far."""
     return _declared
 
 
 def forget_local() -> None:
-    """What was declared inside of a function, as tests do: the next test may declare another of that type."""
+    """Handlers declared inside a function, as tests do: the next test may declare another of that type."""
     for each in [each for each in _declared.values() if "<locals>" in each.where]:
         del _declared[each.type]
 
 
 def load_handlers(modules: Sequence[str]) -> Registry:
-    """Import the named modules, packages with all that is in them, and the installed entry points."""
+    """Import the named modules, packages with all their modules, and the installed entry points."""
     failures: dict[str, str] = {}
     for name in _module_names(modules):
         _import(name, failures)
@@ -176,7 +178,7 @@ def _module_names(modules: Sequence[str]) -> list[str]:
 
 
 def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
-    """What load_handlers would search, itself alone: what it says of its package, not what is in it."""
+    """The modules and packages that load_handlers imports, without those inside of packages."""
     for name in _module_names(modules):
         try:
             yield importlib.import_module(name)
@@ -187,10 +189,10 @@ def packages_named(modules: Sequence[str]) -> Iterator[ModuleType]:
 
 
 def _import(name: str, failures: dict[str, str]) -> None:
-    """A module, and whatever is in it. pkgutil.walk_packages would let a SystemExit through, and import twice."""
+    """A module and its submodules. pkgutil.walk_packages would let a SystemExit through, and import twice."""
     try:
         module = importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: one broken module must not take the rest along
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - foreign code: a broken module must not affect the others
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
         failures[name] = f"{type(error).__name__}: {error}{f'. {MISSING_MODULE_ADVICE}' if is_missing else ''}"
         sys.modules.pop(name, None)
@@ -200,10 +202,10 @@ def _import(name: str, failures: dict[str, str]) -> None:
 
 
 def _declaration_parts(module: ModuleType) -> Iterable[str]:
-    """What of a package is looked through: all of it, unless it says itself which of its modules have handlers."""
-    told: Iterable[str] | None = getattr(module, "__handlers__", None)
-    if told is not None:
-        return told
+    """The submodules to import: all, unless the package lists those with handlers in __handlers__."""
+    listed: Iterable[str] | None = getattr(module, "__handlers__", None)
+    if listed is not None:
+        return listed
     found = pkgutil.iter_modules(getattr(module, "__path__", []))
     return (each.name for each in found if each.name != "__main__")  # a program, not a module
 
@@ -216,7 +218,7 @@ def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bo
         raise BadHandler(type_name, repr(function), "must be a function: write a `def` that calls it")
 
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        refuse("must not be a generator: nobody would iterate over what it yields")
+        refuse("must not be a generator: nothing iterates over what it yields")
     parameters = list(inspect.signature(function).parameters.values())
     if len(parameters) not in (1, 2) or any(each.kind is each.KEYWORD_ONLY for each in parameters):
         refuse("must take (job) or (job, payload)")
@@ -230,7 +232,7 @@ def _payload_parameter(type_name: str, function: Callable[..., Any]) -> tuple[bo
 
 
 def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """This parameter's annotation alone: `job: Job` may well be imported for type checkers only."""
+    """Only this annotation: `Job` in `job: Job` may be imported for type checkers only."""
     bare = SimpleNamespace(__annotations__={parameter.name: parameter.annotation})
     names = getattr(inspect.unwrap(function), "__globals__", {})
     return get_type_hints(bare, names)[parameter.name]
@@ -238,11 +240,13 @@ def _resolved(function: Callable[..., Any], parameter: inspect.Parameter) -> Any
 
 def _limits(type_name: str, given: Limit | Iterable[Limit]) -> tuple[Limit, ...]:
     if not isinstance(given, Limit | Iterable):
-        raise BadLimit(f"The handler for {type_name}", f"limits= and takes= take limits, not {given!r}")
+        raise BadDeclaration(f"The handler for {type_name}", f"limits= and takes= take limits, not {given!r}")
     found = (given,) if isinstance(given, Limit) else tuple(given)
     for each in found:
         if not isinstance(each, Limit):
-            raise BadLimit(f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)")
+            raise BadDeclaration(
+                f"The handler for {type_name}", f"{each!r} is no limit; write concurrency(…) or rate(…)"
+            )
     return found
 
 
@@ -264,7 +268,7 @@ def _check(declared: Handler) -> None:
         if declared.is_async:
             refuse("is an `async def`, which needs no threads=: its jobs share an event loop")
         if type(declared.threads) is not int or not 1 <= declared.threads <= MAX_THREADS:
-            refuse(f"has threads={declared.threads!r}; it must be a whole number from 1 to {MAX_THREADS}")
+            refuse(f"has threads={declared.threads!r}; it must be an integer, 1–{MAX_THREADS}")
     for name in declared.requires:
         if not isinstance(name, str) or not re.fullmatch(SETTING_NAME, name):
             refuse(f"requires {name!r}; it must be the name of a setting, such as 'OPENAI_API_KEY'")
@@ -274,12 +278,8 @@ def _check(declared: Handler) -> None:
         refuse("needs a backoff_base and backoff_cap above 0 seconds")
 
 
-ON_DEAD_TYPE = "mayfly.on_dead"  # of the jobs that tell of dead ones
-ON_DEAD_LANE = "mayfly"  # their own: a hook that is slow, or hangs, holds up no lane of the application's
-
-
 def missing_settings(handlers: Mapping[str, Handler]) -> dict[str, tuple[str, ...]]:
-    """By type, for those alone that miss something. Looked up once a runner: it lives for less than a minute."""
+    """The missing settings of each type that misses any. Read once per runner, which lives for less than a minute."""
     found = {name: find_integration(name) for name in required_names(handlers.values())}
     missing = {type_name: tuple(each for each in known.requires if found[each] is None)
                for type_name, known in handlers.items() if known.requires}  # fmt: skip

@@ -163,7 +163,7 @@ class BatchRunner:
         self._log_outcome(job, result)
 
     def log_completed(self, report: BatchReport) -> None:
-        self.log.say(log_messages.batch_completed(report.outcomes))
+        self.log.say(log_messages.jobs_completed(report.outcomes))
         for waiting_for, jobs in report.snoozed.most_common(MAX_SNOOZES_LOGGED):
             self.log.say(log_messages.jobs_snoozed(jobs, waiting_for))
 

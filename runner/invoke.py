@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.errors import CancelRequested, HandlerEnded, Interrupted, NeverAwaited, SliceEnded
+from mayfly.errors import BadHandler, CancelRequested, HandlerEnded, Interrupted, SliceEnded
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.process.status_page import StatusPage
 from mayfly.queue import policy
@@ -170,9 +170,8 @@ class Invoker:
         """While a module is broken the handler may be in it: the job is released, at no cost."""
         if self.registry.failures:
             return JobResult(RELEASED, unknown_type=True)
-        nearest = self.registry.nearest(job.type)
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        failure = Failure.from_reason(f"no handler for type {job.type!r}{hint}")
+        hint = self.registry.did_you_mean(job.type)
+        failure = Failure.from_reason(f"no handler for type {job.type!r}{hint and f'.{hint}'}")
         return self._result(job, policy.after_failure(job, failure, self._retry_context(None)))
 
     def _result(self, job: Job, outcome: Outcome, cause: Cause | None = None) -> JobResult:
@@ -203,7 +202,8 @@ def encode_result(handler: Handler, returned: object) -> JobResult:
         text = json_text.encode(returned)
     except (TypeError, ValueError, RecursionError) as error:
         if hasattr(returned, "__await__"):  # a wrapper around an `async def`: the work has not even begun
-            raise NeverAwaited(handler.where) from None
+            reason = "returned an awaitable: declare the handler itself as `async def`"
+            raise BadHandler(handler.type, handler.where, reason) from None
         return _without_result(f"it is no JSON ({error})")
     if len(text.encode()) > RESULT_LIMIT:
         return _without_result(f"it has {len(text.encode()):,} bytes, {RESULT_LIMIT:,} are kept")

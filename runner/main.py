@@ -12,7 +12,7 @@ from mayfly.bootstrap import load_registry
 from mayfly.client import use_app
 from mayfly.clock import monotonic, pause
 from mayfly.db.database import Database
-from mayfly.errors import MayflyError, TracingMissing
+from mayfly.errors import ExtraMissing, MayflyError
 from mayfly.fleet.runners import Assignment
 from mayfly.job import Job
 from mayfly.log import Log
@@ -205,7 +205,8 @@ def _install_tracing(runner: Runner) -> None:
     try:
         from runner import tracing  # OpenTelemetry is optional
     except ModuleNotFoundError:
-        runner.log.say(log_messages.tracing_missing(str(TracingMissing())))
+        missing = ExtraMissing("OTLP_ENDPOINT needs OpenTelemetry", "otel")
+        runner.log.say(log_messages.tracing_missing(str(missing)))
     else:
         tracing.install(runner)
 

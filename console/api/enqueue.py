@@ -10,7 +10,7 @@ from console.api.schemas import Context, Enqueued, JsonRoute, NewJobRequest, New
 from console.context import ConsoleContext
 from console.problems import described
 from mayfly.admin.auth import ENQUEUE
-from mayfly.client import admit
+from mayfly.client import validate_job
 from mayfly.db.connection import Connection
 from mayfly.errors import EnqueueError
 from mayfly.queue.insert import ERROR, NewJob, insert_job
@@ -52,7 +52,7 @@ async def enqueue(
 def _enqueue(
     context: ConsoleContext, token_name: str, given: NewJobRequest | list[NewJobRequest], key: str | None, body: bytes
 ) -> tuple[list[int], bool]:
-    jobs = _validate_all(given) if isinstance(given, list) else [admit(None, **given.arguments())]
+    jobs = _validate_all(given) if isinstance(given, list) else [validate_job(None, **given.arguments())]
     database = context.database
     now = database.clock.now()
 
@@ -70,7 +70,7 @@ def _validate_all(given: Sequence[NewJobRequest]) -> list[NewJob]:
     jobs = []
     for number, each in enumerate(given):
         try:
-            jobs.append(admit(None, **each.arguments()))
+            jobs.append(validate_job(None, **each.arguments()))
         except EnqueueError as error:
             error.fields = tuple(f"{number}.{field}" for field in error.fields)
             raise

@@ -169,7 +169,8 @@ def _result(given: Any) -> str:
         raise BadResult(str(error)) from error
     size = len(text.encode())
     if size > RESULT_LIMIT:
-        raise ResultTooLarge(size, RESULT_LIMIT)
+        advice = "store it elsewhere and send a reference"
+        raise ResultTooLarge(f"it has {size:,} bytes, the limit is {RESULT_LIMIT:,}; {advice}")
     return text
 
 

@@ -11,7 +11,7 @@ from console.web.filters import parse_future
 from console.web.page import Context, Operator, actor_of, redirect, render
 from mayfly import json_text
 from mayfly.admin.audit import Actor, AuditEntry
-from mayfly.client import admit
+from mayfly.client import validate_job
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
 from mayfly.queue.insert import insert_job
@@ -83,7 +83,7 @@ def _enqueue(context: ConsoleContext, name: str, given: Mapping[str, str], actor
     run_at = parse_future("run_at", given.get("run_at", "").strip(), now)
     if run_at is not None:
         options["run_at"] = run_at
-    new = admit(None, type=name, payload=payload, **options)
+    new = validate_job(None, type=name, payload=payload, **options)
     entry = AuditEntry(actor, "enqueue", name, now)
 
     def insert(connection: Connection) -> int:

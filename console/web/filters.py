@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from mayfly.admin.filters import MAX_ID, JobFilter
 from mayfly.errors import BadField
+from mayfly.format import parse_duration
 
 MAX_IDS = 1000
-UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 PAST_RULE = "how long ago (15m, 24h, 7d) or a time in UTC (2026-05-04T12:00)"
 FUTURE_RULE = "how long from now (15m, 24h, 7d) or a time in UTC (2026-05-04T12:00)"
 
@@ -100,10 +100,9 @@ def _parse_time(name: str, given: str, now: datetime, direction: int, rule: str)
     """A duration relative to now, or a time; without a zone it is UTC."""
     if not given:
         return None
-    distance = re.fullmatch(r"([0-9]{1,6})([mhdw])", given, re.ASCII)
     try:
-        if distance:
-            return now + direction * timedelta(**{UNITS[distance[2]]: int(distance[1])})
+        if given[-1] in "smhdw":
+            return now + direction * parse_duration(given)
         at = datetime.fromisoformat(given)
         return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):

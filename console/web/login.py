@@ -12,7 +12,7 @@ from console.web.page import THEME_COOKIE, THEMES, Context, Viewer, cookie_path,
 from mayfly import log_messages
 from mayfly.admin.auth import DUMMY_HASH, password_matches
 from mayfly.clock import monotonic
-from mayfly.format import span
+from mayfly.format import format_duration
 
 router = APIRouter()
 
@@ -83,7 +83,7 @@ async def _password_matches(context: ConsoleContext, name: str, password: str) -
 
 
 def _locked(request: Request, name: str, next: str, wait_seconds: float) -> Response:
-    wait = span(timedelta(seconds=wait_seconds))
+    wait = format_duration(timedelta(seconds=wait_seconds))
     response = _form(request, name, next, f"Too many attempts: wait for {wait}, then try again.", 429)
     response.headers["Retry-After"] = str(int(wait_seconds) + 1)
     return response

@@ -19,7 +19,7 @@ from console.sessions import ADMIN, OPERATOR, VIEWER, Session, User
 from console.web import static
 from mayfly import __version__
 from mayfly.admin.audit import PAGE, Actor
-from mayfly.format import moment, span
+from mayfly.format import format_duration, moment
 
 THEME_COOKIE, FLASH_COOKIE = "mayfly_theme", "mayfly_flash"
 THEMES = ("system", "light", "dark")
@@ -132,7 +132,7 @@ def ago(at: datetime, now: datetime) -> str:
     age = now - at
     if abs(age) < timedelta(seconds=1):
         return "just now"
-    return f"{span(age)} ago" if age > timedelta(0) else f"in {span(-age)}"
+    return f"{format_duration(age)} ago" if age > timedelta(0) else f"in {format_duration(-age)}"
 
 
 def iso(at: datetime) -> str:
@@ -141,12 +141,7 @@ def iso(at: datetime) -> str:
 
 def duration(milliseconds: float | None) -> str:
     """12 ms, 3.4 s, 7 min."""
-    if milliseconds is None:
-        return ""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    seconds = milliseconds / 1000
-    return f"{round(seconds, 1):g} s" if seconds < 120 else span(timedelta(seconds=seconds))
+    return "" if milliseconds is None else format_duration(milliseconds / 1000, precise=True)
 
 
 def seconds(given: float | None) -> str:

@@ -8,7 +8,7 @@ from mayfly.admin.jobs import facts_of, isoformat, read_row
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
 from mayfly.db.dialects import utc_from_driver
-from mayfly.format import span
+from mayfly.format import format_duration
 
 DAY = timedelta(days=1)  # a host without a cycle for longer has been taken out of service
 STALE_AFTER = timedelta(minutes=3)  # without a new cycle: cron has missed more than one minute
@@ -95,7 +95,7 @@ class Gap(NamedTuple):
     @property
     def text(self) -> str:
         missed = "1 minute was" if self.minutes == 1 else f"{self.minutes:,} minutes were"
-        return f"{missed} missed on {self.host}: no cycle began for {span(self.until - self.after)}"
+        return f"{missed} missed on {self.host}: no cycle began for {format_duration(self.until - self.after)}"
 
     def facts(self) -> dict[str, Any]:
         between = {"after": isoformat(self.after), "until": isoformat(self.until)}

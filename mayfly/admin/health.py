@@ -15,7 +15,7 @@ from mayfly.admin.jobs import isoformat
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.clock import milliseconds
 from mayfly.db.connection import Connection
-from mayfly.format import plural, span
+from mayfly.format import format_duration, plural
 from mayfly.process import exits
 from mayfly.queue.outcome import OutcomeKind
 from mayfly.schema.version import require_version
@@ -121,7 +121,7 @@ def _cycles(snapshot: HealthSnapshot) -> Iterator[Problem]:
     severity = Severity.DOWN if all(each.is_stale for each in snapshot.hosts) else Severity.DEGRADED
     for host in snapshot.hosts:
         if host.is_stale:
-            ago = span(timedelta(seconds=host.age_seconds))
+            ago = format_duration(timedelta(seconds=host.age_seconds))
             text = f"The last cycle of host {host.host} began {ago} ago: is cron running there?"
             yield Problem(ProblemKind.CYCLE, severity, text, host.host)
         elif host.last.exit_code:
@@ -133,8 +133,8 @@ def _late_lanes(snapshot: HealthSnapshot, targets: Mapping[str, timedelta]) -> I
     for lane in snapshot.lanes:
         target = targets.get(lane.lane)
         if target is not None and _is_waiting(lane) and _wait(lane) > target:
-            waited = f"The oldest due job of lane {lane.lane} has waited for {span(_wait(lane))}"
-            text = f"{waited}; the target is {span(target)}."
+            waited = f"The oldest due job of lane {lane.lane} has waited for {format_duration(_wait(lane))}"
+            text = f"{waited}; the target is {format_duration(target)}."
             yield Problem(ProblemKind.WAIT, Severity.DEGRADED, text, lane.lane)
 
 
@@ -152,7 +152,7 @@ def _idle_backlogs(snapshot: HealthSnapshot) -> Iterator[Problem]:
         is_active = lane.runners or lane.running.number or lane.lane in snapshot.active_lanes
         if _is_waiting(lane) and _wait(lane) > STALE_AFTER and not is_active:
             due = f"Lane {lane.lane} has {lane.pending} due {'job' if lane.pending.number == 1 else 'jobs'}"
-            text = f"{due}, the oldest for {span(_wait(lane))}, and no runner."
+            text = f"{due}, the oldest for {format_duration(_wait(lane))}, and no runner."
             yield Problem(ProblemKind.BACKLOG, Severity.WARNING, text, lane.lane)
 
 

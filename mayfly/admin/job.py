@@ -147,7 +147,7 @@ def diagnose(
         planner=host_of(planner) if planner and utc_from_driver(lease_until) > now else None,
         slot_holders=_slot_holders(connection, row, now),
         has_handler=has_handler,
-        nearest_type=None if has_handler else registry.nearest(row.type),
+        handler_hint="" if has_handler else registry.did_you_mean(row.type),
         broken_modules=registry.failures,
     )
 

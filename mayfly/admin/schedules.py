@@ -11,10 +11,10 @@ from typing import Any
 from mayfly import json_text
 from mayfly.admin.audit import Actor, AuditEntry
 from mayfly.admin.health import Problem, ProblemKind, Severity
+from mayfly.clock import host_now
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import EnqueueError, ScheduleUnfinished, UnknownSchedule
-from mayfly.format import did_you_mean, nearest
+from mayfly.errors import EnqueueError, ScheduleUnfinished, UnknownName
 from mayfly.queue.insert import NewJob, insert_job, insert_jobs
 from mayfly.queue.options import JobValidator
 from mayfly.registry import Registry
@@ -91,7 +91,7 @@ def find_schedule(settings: Settings, name: str) -> ScheduleEntry:
     found = load_schedules(settings)
     entry = found.get(name)
     if entry is None:
-        raise UnknownSchedule(name, nearest(name, [each.name for each in found.entries]))
+        raise UnknownName("schedule", name, "in the files of SCHEDULE_FILES", [each.name for each in found.entries])
     return entry
 
 
@@ -123,7 +123,7 @@ def resume_schedule(database: Database, name: str, actor: Actor) -> bool:
 
 def job_of_now(settings: Settings, entry: ScheduleEntry, now: datetime) -> NewJob:
     """The job that `run_schedule` enqueues; raises the same errors."""
-    return new_job(JobValidator(settings.payload_limit, settings.max_attempts), replace(entry, jitter=0), now)
+    return new_job(JobValidator.from_settings(settings, lambda: now), replace(entry, jitter=0), now)
 
 
 def run_schedule(database: Database, settings: Settings, entry: ScheduleEntry, actor: Actor) -> int:
@@ -151,12 +151,12 @@ def entry_problems(entry: ScheduleEntry, registry: Registry, settings: Settings)
         return
     handler = registry.get(entry.type)
     if handler is None:
-        hint = did_you_mean(entry.type, registry.handlers)
-        yield _problem(Severity.WARNING, entry, f"no handler for type {entry.type!r} is known here{hint}")
+        hint = registry.did_you_mean(entry.type)
+        yield _problem(Severity.WARNING, entry, f"no handler for type {entry.type!r} is known here.{hint}")
         return
     try:
-        validator = JobValidator(settings.payload_limit, settings.max_attempts)
-        validator.admit(entry.type, json_text.decode(entry.payload), handler)
+        validator = JobValidator.from_settings(settings, host_now)
+        validator.validate(entry.type, json_text.decode(entry.payload), handler)
     except EnqueueError as error:
         yield _problem(Severity.DEGRADED, entry, str(error))
     if entry.lane == DEFAULT_LANE != handler.lane:

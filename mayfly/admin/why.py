@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mayfly.admin.fleet import STALE_AFTER
-from mayfly.format import moment, plural, span
+from mayfly.format import format_duration, moment, plural
 from mayfly.queue.pauses import Pause
 from mayfly.schema.tables import CANCELLED, DONE, PROCESSING
 
@@ -92,7 +92,7 @@ class JobDiagnosis:
     planner: str | None = None  # the host whose cycle is planning now
     slot_holders: tuple[SlotHolder, ...] = ()
     has_handler: bool = True
-    nearest_type: str | None = None
+    handler_hint: str = ""
     broken_modules: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ def _processing(known: JobDiagnosis) -> Iterator[Reason]:
     since = f" since {_ago(row.locked_at, known.now)}" if row.locked_at else ""
     yield Reason(PROCESSING, f"It is being processed by {row.worker_id}{where}{since}.")
     if row.lease_until is not None and row.lease_until <= known.now:
-        late = span(known.now - row.lease_until)
+        late = format_duration(known.now - row.lease_until)
         yield Reason("lost", f"Its lease expired {late} ago: the next cycle releases it.")
     if row.cancel_reason is not None:
         yield Reason("told", f"Cancellation requested; the handler has not noticed yet ({row.cancel_reason}).")
@@ -165,7 +165,7 @@ def _paused(known: JobDiagnosis) -> Iterator[Reason]:
 
 def _not_due(known: JobDiagnosis) -> Reason:
     row = known.row
-    due = f"due in {span(row.run_at - known.now)}, at {moment(row.run_at)}"
+    due = f"due in {format_duration(row.run_at - known.now)}, at {moment(row.run_at)}"
     if row.waiting_for is not None:
         return Reason("waiting", f"It waits: {row.waiting_for}. It is {due}.")
     if row.attempts or row.crashes:
@@ -185,11 +185,12 @@ def _failures(known: JobDiagnosis) -> Iterator[Reason]:
     if last is None:
         yield Reason("no_cycle", "No cycle has run yet: is cron set up? See scripts/install-cron.")
     elif known.now - last > STALE_AFTER:
-        yield Reason("no_cycle", f"No cycle for {span(known.now - last)}: is cron running? See `mayfly doctor`.")
+        yield Reason(
+            "no_cycle", f"No cycle for {format_duration(known.now - last)}: is cron running? See `mayfly doctor`."
+        )
     if not known.has_handler:
-        hint = f"; did you mean {known.nearest_type!r}?" if known.nearest_type else "."
         broken = "".join(f" {name} cannot be imported: {why}." for name, why in known.broken_modules.items())
-        yield Reason("no_handler", f"No handler for type {row.type!r} is known here{hint}{broken}")
+        yield Reason("no_handler", f"No handler for type {row.type!r} is known here.{known.handler_hint}{broken}")
     if row.crashes or row.suspect:
         times = "once" if row.crashes == 1 else f"{row.crashes} times"
         cause = f"it crashed its runner {times}" if row.crashes else "its runner died and may have been running it"
@@ -231,4 +232,4 @@ def _expiry(known: JobDiagnosis) -> Iterator[Reason]:
 
 
 def _ago(at: datetime | None, now: datetime) -> str:
-    return "-" if at is None else f"{moment(at)} ({span(now - at)} ago)"
+    return "-" if at is None else f"{moment(at)} ({format_duration(now - at)} ago)"

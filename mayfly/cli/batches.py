@@ -8,7 +8,7 @@ from mayfly import admin
 from mayfly.admin.audit import TERMINAL, this_user
 from mayfly.cli.options import ask, json_option, open_installation
 from mayfly.cli.text import batches_text, counted_jobs, limits_text
-from mayfly.errors import NoSuchBatch
+from mayfly.errors import UnknownName
 from mayfly.format import plural
 from mayfly.process import exits
 from mayfly.queue.batches import is_being_filled, is_open, seal_batch
@@ -43,7 +43,7 @@ def seal(name: str, dry_run: bool) -> int:
     elif not dry_run and seal_batch(database, name):
         click.echo(f"Sealed the batch {name}.")
     else:
-        raise NoSuchBatch(name, "is being filled")
+        raise UnknownName("batch", name, "that is being filled; `mayfly batches` lists them")
     return exits.SUCCESS
 
 
@@ -59,7 +59,7 @@ def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> int:
     """
     _settings, database = open_installation()
     if not database.read(lambda connection: is_open(connection, name)):
-        raise NoSuchBatch(name, "is open")
+        raise UnknownName("batch", name, "that is open; `mayfly batches` lists them")
     number = admin.count_matching(database, admin.CANCEL, admin.JobFilter(group_key=name, status=PENDING))
     if dry_run:
         click.echo(f"{counted_jobs(number)} would be cancelled; nothing was changed.")

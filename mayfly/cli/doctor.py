@@ -24,7 +24,7 @@ from mayfly.cli.options import json_option
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError, HookUnusable, MayflyError, TableMissing
-from mayfly.format import GREEN, RED, YELLOW, has_colour, painted, span
+from mayfly.format import GREEN, RED, YELLOW, format_duration, has_colour, painted
 from mayfly.monitoring.channels import CHANNELS, host_of
 from mayfly.monitoring.hooks import AFTER, BEFORE, ON_DEAD, find_hooks
 from mayfly.monitoring.metrics import textfile_problem
@@ -246,7 +246,7 @@ def _check_health(installation: Installation) -> Iterator[CheckResult]:
         yield CheckResult(name, CheckStatus.PROBLEM if is_down else CheckStatus.WARNING, each.text)
     if not any(each.kind in (ProblemKind.CYCLE, ProblemKind.EXIT_CODE) for each in found):
         last = max(snapshot.hosts, key=lambda each: each.last.started_at)
-        yield _ok("cycles", f"the last one began {span(now - last.last.started_at)} ago on {last.host}")
+        yield _ok("cycles", f"the last one began {format_duration(now - last.last.started_at)} ago on {last.host}")
 
 
 def _check_batches(installation: Installation) -> Iterator[CheckResult]:
@@ -256,8 +256,9 @@ def _check_batches(installation: Installation) -> Iterator[CheckResult]:
         yield _ok("batches", "none is unsealed since long ago")
         return
     (key, since), others = found[0], f" And {len(found) - 1} more." if found[1:] else ""
+    age = format_duration(now - since)
     text = (
-        f"{key} has been filled for {span(now - since)}: did its producer die? `mayfly batches seal {key}` ends the "
+        f"{key} has been filled for {age}: did its producer die? `mayfly batches seal {key}` ends the "
         f"filling, `mayfly batches abandon {key}` cancels its jobs.{others}"
     )
     yield _warning("batches", text)

@@ -11,7 +11,7 @@ import click
 
 from mayfly import client
 from mayfly.cli.options import time_with_zone
-from mayfly.client import admit, current_app, enqueue_many
+from mayfly.client import current_app, enqueue_many, validate_job
 from mayfly.errors import BadLine, EnqueueError
 from mayfly.format import plural
 from mayfly.process import exits
@@ -53,16 +53,15 @@ def _options(type_name: str, **options: Any) -> Options:
     """The given ones, after a warning about a type without a handler."""
     registry = current_app().registry
     if registry.get(type_name) is None:
-        nearest = registry.nearest(type_name)
-        hint = f"; did you mean {nearest!r}?" if nearest else ""
-        click.echo(f"warning: no handler for type {type_name!r} is known here{hint}", err=True)
+        hint = registry.did_you_mean(type_name)
+        click.echo(f"warning: no handler for type {type_name!r} is known here.{hint}", err=True)
     return {"type": type_name, **{name: value for name, value in options.items() if value is not None}}
 
 
 def _enqueue_one(payload: str, options: Options, dry_run: bool) -> int:
     new = {**options, "payload": _object(payload)}
     if dry_run:
-        admit(None, **new)
+        validate_job(None, **new)
         click.echo("The job is valid; nothing was enqueued.")
     else:
         click.echo(client.enqueue(**new))
@@ -74,7 +73,7 @@ def _enqueue_lines(file: TextIO, options: Options, dry_run: bool) -> int:
     lines = _JobLines(file, options)
     try:
         if dry_run:
-            checked = [admit(None, **each).type for each in lines]
+            checked = [validate_job(None, **each).type for each in lines]
             click.echo(f"{plural(len(checked), 'job')} valid; nothing was enqueued.")
         else:
             number = enqueue_many(lines)

@@ -29,7 +29,7 @@ from mayfly.cli.text import counted_jobs, dead_text, explained_facts, explained_
 from mayfly.db.database import Database
 from mayfly.format import has_colour, plural
 from mayfly.process import exits
-from mayfly.queue.options import parse_duration
+from mayfly.queue.options import timedelta_of
 from mayfly.schema.tables import STATUSES
 
 # --- see ----------------------------------------------------------------------------------------------------
@@ -159,13 +159,13 @@ def discard(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
 @jobs_options(("pending",))
 @click.option("--by", callback=duration, metavar="TIME", help="From now: 90s, 5m, 2h, 1d.")
 @click.option("--until", metavar="TIME", help="Until this time, e.g. 2026-05-04T12:00+02:00.")
-def delay(by: int | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+def delay(by: float | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
     """Delay pending jobs; one that is due later does not change."""
     if (by is None) == (until is None):
         raise click.UsageError("Give either --by or --until.")
     _settings, database = open_installation()
     now = database.clock.now()
-    end = future_time(until, now) if by is None else now + parse_duration("by", by)
+    end = future_time(until, now) if by is None else now + timedelta_of("by", by)
     assert end is not None
     wanted = job_filter(database, **fields)
 

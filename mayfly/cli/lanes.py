@@ -84,7 +84,7 @@ def _warn_of_unknown(settings: Settings, database: Database, kind: str, name: st
     lanes = {*settings.lanes, *database.read(find_lanes)}
     known = lanes if kind == LANE else {*load_registry(settings).handlers}
     if name not in known:
-        click.echo(f"warning: no {kind} {name!r} is known here{did_you_mean(name, known)}", err=True)
+        click.echo(f"warning: no {kind} {name!r} is known here.{did_you_mean(name, known)}", err=True)
 
 
 @click.group(invoke_without_command=True)

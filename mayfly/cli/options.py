@@ -11,8 +11,8 @@ from mayfly.admin import JobFilter
 from mayfly.bootstrap import open_database
 from mayfly.client import created_before
 from mayfly.db.database import Database
+from mayfly.format import parse_duration
 from mayfly.queue.failure import storable
-from mayfly.schedules.parse import parse_seconds
 from mayfly.schema.tables import NAME_LENGTH
 from mayfly.settings import Settings, load_settings
 
@@ -38,12 +38,12 @@ def name_given(_context: click.Context, _parameter: click.Parameter, given: str)
     return storable(given)
 
 
-def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
+def duration(_context: click.Context, _parameter: click.Parameter, given: str | None) -> float | None:
     """Seconds."""
     if given is None:
         return None
     try:
-        return parse_seconds(given)
+        return parse_duration(given).total_seconds()
     except ValueError:
         raise click.BadParameter(f"{given!r} is not a duration; write 90s, 5m, 2h or 1d") from None
 

@@ -21,7 +21,7 @@ from mayfly.admin import (
 from mayfly.admin.batches import ListedBatch
 from mayfly.admin.schedules import ScheduleView
 from mayfly.admin.why import JobRow, Reason
-from mayfly.format import DIM, GREEN, RED, YELLOW, moment, one_line, painted, plain, plural, span, table
+from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, plural, table
 from mayfly.schedules.parse import ScheduleEntry
 
 TEXT_WIDTH = 60  # of an error in a table
@@ -45,13 +45,13 @@ def lanes_text(lanes: Sequence[LaneView], now: datetime) -> str:
 def _lane(lane: LaneView, now: datetime) -> Iterator[str]:
     yield lane.lane
     yield str(lane.pending)
-    yield "-" if lane.wait_seconds is None else span(timedelta(seconds=lane.wait_seconds))
+    yield "-" if lane.wait_seconds is None else format_duration(timedelta(seconds=lane.wait_seconds))
     yield str(lane.running)
     yield "external" if lane.external else f"{lane.runners}/{lane.max_workers}"
     yield f"{lane.done_last_hour:,}"
     yield f"{lane.failed_last_hour:,}"
     yield str(lane.dead)
-    yield "-" if lane.next_run_at is None else f"in {span(lane.next_run_at - now)}"
+    yield "-" if lane.next_run_at is None else f"in {format_duration(lane.next_run_at - now)}"
     yield "; ".join(_lane_notes(lane))
 
 
@@ -68,7 +68,7 @@ def hosts_text(hosts: Sequence[HostView]) -> str:
         return "No host has run a cycle in the last day."
     rows = [("host", "last cycle", "took", "exit")]
     for each in hosts:
-        ago = f"{span(timedelta(seconds=each.age_seconds))} ago"
+        ago = f"{format_duration(timedelta(seconds=each.age_seconds))} ago"
         rows.append((each.host, ago, _milliseconds(each.last.duration_ms), _or_dash(each.last.exit_code)))
     return table(rows)
 
@@ -77,9 +77,9 @@ def jobs_text(jobs: Sequence[JobLine], now: datetime) -> str:
     rows = [("id", "status", "lane", "type", "attempts", "due", "age", "")]
     for each in jobs:
         note = each.error if each.status in ("dead", "cancelled") else each.waiting_for or each.error
-        due = f"in {span(each.run_at - now)}" if each.status == "pending" and each.run_at > now else "-"
+        due = f"in {format_duration(each.run_at - now)}" if each.status == "pending" and each.run_at > now else "-"
         attempts = f"{each.attempts}/{each.max_attempts}"
-        age = span(now - each.created_at)
+        age = format_duration(now - each.created_at)
         rows.append(
             (str(each.id), each.status, each.lane, each.type, attempts, due, age, one_line(note or "", TEXT_WIDTH))
         )
@@ -91,7 +91,7 @@ def dead_text(found: DeadGroups, now: datetime) -> str:
         return "No job is dead."
     rows = [("jobs", "type", "error", "last", "newest", "")]
     for each in found.groups:
-        last = "-" if each.last_at is None else f"{span(now - each.last_at)} ago"
+        last = "-" if each.last_at is None else f"{format_duration(now - each.last_at)} ago"
         message = one_line(each.message or "", TEXT_WIDTH)
         rows.append((f"{each.jobs:,}", each.type, each.error or "-", last, str(each.newest_id), message))
     return table(rows)
@@ -117,7 +117,7 @@ def runners_text(runners: Sequence[RunnerView], now: datetime) -> str:
     for each in runners:
         memory = "-" if each.peak_memory is None else f"{each.peak_memory // MEBIBYTE} MiB"
         ending = "alive" if each.finished_at is None else _ending(each)
-        began, figures = f"{span(now - each.planned_at)} ago", (str(each.jobs_done), str(each.jobs_failed))
+        began, figures = f"{format_duration(now - each.planned_at)} ago", (str(each.jobs_done), str(each.jobs_failed))
         cpu = _milliseconds(each.cpu_ms)
         rows.append((each.worker_id, each.host, str(each.pid), each.lane, began, ending, *figures, memory, cpu))
     return table(rows)
@@ -256,9 +256,7 @@ def _attempts(view: JobView) -> Iterator[str]:
 
 
 def _milliseconds(given: int | None) -> str:
-    if given is None:
-        return "-"
-    return f"{given} ms" if given < 10_000 else f"{given / 1000:.0f} s"
+    return "-" if given is None else format_duration(given / 1000, precise=True)
 
 
 def _or_dash(given: object) -> str:

@@ -21,7 +21,7 @@ from mayfly.admin.auth import (
     scopes_text,
 )
 from mayfly.cli.options import duration, json_option, open_installation
-from mayfly.errors import UnknownToken
+from mayfly.errors import UnknownName
 from mayfly.process import exits
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE, ROLES
 
@@ -88,7 +88,7 @@ def token() -> None:
     help="What it may be used for; may be repeated.",
 )
 @click.option("--expires-in", callback=duration, metavar="TIME", help="Lifetime: 12h, 90d.")
-def create(name: str, scopes: tuple[str, ...], expires_in: int | None) -> int:
+def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> int:
     """Create a token and print it, once: only its hash is stored."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise click.BadParameter(f"must have {NAME_RULE}", param_hint="NAME")
@@ -129,7 +129,7 @@ def revoke(name: str) -> int:
     now = database.clock.now()
     entry = AuditEntry(this_user(TERMINAL), "revoke token", name, now)
     if not database.run(lambda connection: revoke_token(connection, entry)):
-        raise UnknownToken(name)
+        raise UnknownName("token", name, "that could be revoked; `mayfly token list` shows all")
     click.echo(f"Revoked the token {name}.")
     return exits.SUCCESS
 

@@ -12,7 +12,7 @@ from mayfly.clock import milliseconds, monotonic, pause_between
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.errors import LostPlanningLock, PlanningBusy
+from mayfly.errors import PlanLockLost
 from mayfly.process.identity import Host, Process, this_host, this_process
 
 LEASE = timedelta(seconds=15)  # planning takes milliseconds; a dead holder must not block other hosts for a cycle
@@ -76,7 +76,9 @@ def planning(database: Database, host_name: str) -> Iterator[int]:
 def finish_planning(connection: Connection, number: int) -> None:
     """Release the lock in the transaction that writes the plan: a planner whose lease expired writes nothing."""
     if not _release(connection, number):
-        raise LostPlanningLock
+        raise PlanLockLost(
+            "This host lost the planning lock before its plan was written: it was too slow. Nothing was started."
+        )
 
 
 def is_planning(connection: Connection) -> bool:
@@ -104,7 +106,10 @@ def _wait_for_lock(database: Database, holder: PlanLockHolder) -> int:
         if number is not None:
             return number
         if monotonic() > deadline:
-            raise PlanningBusy(LOCK_TIMEOUT_SECONDS)
+            raise PlanLockLost(
+                f"Another host has held the planning lock for {LOCK_TIMEOUT_SECONDS:.0f} s (see mayfly_locks). "
+                "This cycle is skipped; the next one tries again."
+            )
         pause_between(POLL_SECONDS / 2, POLL_SECONDS * 1.5)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import TakeInTransaction, UnknownLimit
+from mayfly.errors import RefusedInTransaction, UnknownLimit
 from mayfly.limits.limit import AT_ONCE, LimitKey, LimitRequest, strictest
 from mayfly.limits.store import LimitHolder, add_missing, lock_windows, slots_of_others, write_slots, write_windows
 from mayfly.limits.windows import Availability, RateWindow, Refusal
@@ -52,7 +52,8 @@ class JobLimits:
     def acquire(self, database: Database, job: "Job", key: str) -> Grant:
         request = self._request(job, key)
         if job.runtime.in_transaction:
-            raise TakeInTransaction
+            reason = "all other jobs would wait for its key until the job is done; take before the transaction begins"
+            raise RefusedInTransaction("take", reason)
         [refusal] = self.ledger.acquire(database, [request])
         if refusal is None:
             if any(each.limit.span == AT_ONCE for each in request):

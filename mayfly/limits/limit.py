@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from mayfly.errors import BadLimit
+from mayfly.errors import BadDeclaration
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import KEY_LENGTH
 
@@ -85,27 +85,27 @@ def rate(key: str, most: int, *, per: str, tz: str = "UTC") -> Limit:
 
     called = f"rate({key!r}, {most!r}, per={per!r})"
     if per not in SPANS:
-        raise BadLimit(called, f"per must be one of {', '.join(SPANS)}")
+        raise BadDeclaration(called, f"per must be one of {', '.join(SPANS)}")
     try:
         ZoneInfo(tz)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
-        raise BadLimit(called, f"there is no time zone {tz!r}; write one such as 'Europe/Berlin'") from error
+        raise BadDeclaration(called, f"there is no time zone {tz!r}; write one such as 'Europe/Berlin'") from error
     return _checked(called, Limit(key, most, per, tz))
 
 
 def _checked(called: str, limit: Limit) -> Limit:
     if type(limit.most) is not int or not 1 <= limit.most <= MAX_LIMIT:
-        raise BadLimit(called, "how many must be an integer of 1 or more")
+        raise BadDeclaration(called, "how many must be an integer of 1 or more")
     if not isinstance(limit.template, str):
-        raise BadLimit(called, "the key must be a text such as 'smtp:{account}'")
+        raise BadDeclaration(called, "the key must be a text such as 'smtp:{account}'")
     problem = key_problem(limit.template)
     if problem is not None:
-        raise BadLimit(called, f"the key {problem}")
+        raise BadDeclaration(called, f"the key {problem}")
     if re.search("[{}]", _FIELD.sub("", limit.template)):
-        raise BadLimit(called, "its braces do not match; write 'smtp:{account}'")
+        raise BadDeclaration(called, "its braces do not match; write 'smtp:{account}'")
     for name in limit.fields:
         if not name.isidentifier():
-            raise BadLimit(called, f"{{{name}}} must be the name of a field of the payload")
+            raise BadDeclaration(called, f"{{{name}}} must be the name of a field of the payload")
     return limit
 
 

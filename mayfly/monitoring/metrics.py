@@ -11,7 +11,7 @@ from mayfly.admin.health import latency_targets
 from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import MetricsMissing, TextfileUnwritable
+from mayfly.errors import ExtraMissing, TextfileUnwritable
 from mayfly.settings import Settings
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Tally
@@ -25,7 +25,7 @@ def render_metrics(database: Database, settings: Settings) -> bytes:
     try:
         from mayfly.monitoring.prometheus import prometheus_text  # prometheus_client is an extra
     except ModuleNotFoundError as error:
-        raise MetricsMissing from error
+        raise ExtraMissing("Metrics need prometheus_client", "metrics") from error
     return prometheus_text(
         database.read(lambda connection: read_metric_values(connection, settings, database.clock.now()))
     )
@@ -53,7 +53,7 @@ def read_metric_values(connection: Connection, settings: Settings, now: datetime
 def textfile_problem(path: Path) -> str | None:
     """Why METRICS_TEXTFILE cannot be written, if so."""
     if find_spec("prometheus_client") is None:
-        return str(MetricsMissing())
+        return str(ExtraMissing("Metrics need prometheus_client", "metrics"))
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         advice = "create that directory, writable for the user that runs the dispatcher"
         return f"METRICS_TEXTFILE {path} cannot be written: {advice}."

@@ -170,7 +170,7 @@ class Batches(FollowUp):
         groups |= {new.key for each in settled for new in each.job.held or () if isinstance(new, NewBatch)}
         groups = {key for key in groups if not key.startswith(NOT_BATCHES)}
         completed = complete(database, groups, known) if groups else ()
-        return [log_messages.batch_completed_event(*each) for each in completed]
+        return [log_messages.batch_finished(*each) for each in completed]
 
 
 FOLLOW_UPS: tuple[FollowUp, ...] = (BufferedJobs(), Chains(), Batches())

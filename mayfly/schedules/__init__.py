@@ -1,3 +1,3 @@
-"""Recurring rules: read from files in crontab's syntax, and turned into one job for each time that is due."""
+"""Recurring jobs: rules in crontab's syntax, read from files, that become one job per due time."""
 
-COMMAND = "command"  # the type of jobs that run what a schedule file names
+COMMAND = "command"  # the type of jobs that run a command of a schedule file

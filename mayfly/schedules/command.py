@@ -1,30 +1,159 @@
-"""The handler of type `command`, which every runner has: it costs nothing until there is such a job."""
+"""The handler of type `command`: it runs a command of a schedule file, without a shell, with bounded output and time.
 
+Only what the schedule files of this host name is run, never what a row says. The command has a process group of its
+own, of which nothing is left when its job ends. bootstrap.py imports this module for the first such job.
+"""
+
+import math
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
+from mayfly.clock import monotonic
 from mayfly.job import Job
+from mayfly.process.fork import die_with_parent
 from mayfly.queue.outcome import Dead, Retry
-from mayfly.registry import Handler
-from mayfly.schedules import COMMAND
+from mayfly.schedules.files import read_schedules
 from mayfly.schedules.next_due import schedule_files
+from mayfly.schedules.parse import ScheduleEntry
 from mayfly.settings import Settings
 
+MAX_OUTPUT_BYTES = 8000  # kept of the end of the output; as JSON it may be six times as long, and still fits a result
+CHUNK = 64 << 10
+MAX_WAIT_SECONDS = 60.0  # of one select() if the command has no timeout
+STOP_TIMEOUT_SECONDS = 2.0  # between TERM and KILL, after its own timeout
+INTERRUPTED_STOP_TIMEOUT_SECONDS = 0.2  # and after its runner's: the guard's second alarm comes after 0.5 s
 
-def command_handler(settings: Settings) -> Handler:
-    def command(job: Job) -> dict[str, Any]:
-        """Run what the schedule file says under the name that the job has; the row itself is never run."""
-        from mayfly.schedules.files import read_schedules  # here, as run below: few runners ever need them
-        from mayfly.schedules.run_command import run_command
 
-        name = job.payload.get("schedule")
-        schedules = read_schedules(schedule_files(settings), settings.home, settings.payload_limit)
-        entry = schedules.get(name) if isinstance(name, str) else None
-        if entry is not None and entry.command is not None:
-            return run_command(entry, entry.command, settings.home)
-        if schedules.problems:
-            raise Retry(
-                f"no command {name!r} in the schedule files, of which a part is refused: {schedules.problems[0]}"
-            )
-        raise Dead(f"no command {name!r} in the schedule files of this host: only what they name is run")
+def run_scheduled_command(job: Job, settings: Settings) -> dict[str, Any]:
+    """Run the command that the schedule files have under the name in the job's payload."""
+    name = job.payload.get("schedule")
+    schedules = read_schedules(schedule_files(settings), settings.home, settings.payload_limit)
+    entry = schedules.get(name) if isinstance(name, str) else None
+    if entry is not None and entry.command is not None:
+        return run_command(entry, entry.command, settings.home)
+    if schedules.problems:
+        raise Retry(f"no command {name!r} in the schedule files, which have an error: {schedules.problems[0]}")
+    raise Dead(f"no command {name!r} in the schedule files of this host: only commands in them are run")
 
-    return Handler(COMMAND, command, ack="each")
+
+def run_command(entry: ScheduleEntry, command: str, home: Path) -> dict[str, Any]:
+    """Its exit code and output; any exit code but 0 is a failure of the job, with the output in the error."""
+    tail = Tail()
+    with _started(command, home) as process:
+        in_time = _follow(process, tail, entry.timeout)
+        if not in_time:
+            _end_group(process, STOP_TIMEOUT_SECONDS)
+    if not in_time:
+        raise Retry(f"timed out after {entry.timeout} s and was terminated: {command}\n{tail}".rstrip())
+    code = process.returncode
+    if code != 0:
+        how = f"exit code {code}" if code > 0 else f"ended by {signal.Signals(-code).name}"
+        raise Retry(f"{how}: {command}\n{tail}".rstrip())
+    return {"exit_code": code, "output": str(tail)}
+
+
+class Tail:
+    """The end of what a command printed."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._bytes = 0
+
+    def add(self, chunk: bytes) -> None:
+        self._bytes += len(chunk)
+        self._kept = (self._kept + chunk)[-MAX_OUTPUT_BYTES:]
+
+    def __str__(self) -> str:
+        text = self._kept.decode("utf-8", "replace").rstrip()
+        left_out = self._bytes - len(self._kept)
+        return f"… {left_out:,} bytes left out …\n{text}" if left_out else text
+
+
+@contextmanager
+def _started(command: str, home: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Its whole process group ends with the block. A path is relative to MAYFLY_HOME."""
+    program, *arguments = shlex.split(command)
+    runner = os.getpid()
+    try:
+        process = subprocess.Popen(  # noqa: S603 - what an operator wrote into a schedule file
+            [str(home / program) if "/" in program else program, *arguments],
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=lambda: die_with_parent(runner),  # a killed runner must not leave it behind
+        )
+    except OSError as error:
+        raise Retry(f"cannot be started: {error.strerror}: {command}") from error
+    try:
+        yield process
+    finally:
+        _end_group(process, INTERRUPTED_STOP_TIMEOUT_SECONDS)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _follow(process: subprocess.Popen[bytes], tail: Tail, timeout: int | None) -> bool:
+    """Read its output until it exits; False if its timeout comes first.
+
+    The exit counts, not the end of the output: a process that it left behind may keep the pipe open.
+    """
+    assert process.stdout is not None
+    output = process.stdout.fileno()
+    os.set_blocking(output, False)
+    deadline = math.inf if timeout is None else monotonic() + timeout
+    with _watching(process, output) as selector:
+        while monotonic() < deadline:
+            ready = {key.data for key, _ in selector.select(min(deadline - monotonic(), MAX_WAIT_SECONDS))}
+            if "output" in ready and not _drain(output, tail):
+                selector.unregister(output)
+            if "end" in ready:
+                _drain(output, tail)
+                return True
+    return False
+
+
+def _drain(output: int, tail: Tail) -> bool:
+    """Read what is available; False at the end of the output."""
+    with suppress(BlockingIOError):
+        for _ in range(16):  # endless output must not keep us from checking the deadline
+            chunk = os.read(output, CHUNK)
+            if not chunk:
+                return False
+            tail.add(chunk)
+    return True
+
+
+@contextmanager
+def _watching(process: subprocess.Popen[bytes], output: int) -> Iterator[selectors.BaseSelector]:
+    end = os.pidfd_open(process.pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(output, selectors.EVENT_READ, "output")
+            selector.register(end, selectors.EVENT_READ, "end")
+            yield selector
+    finally:
+        os.close(end)
+
+
+def _end_group(process: subprocess.Popen[bytes], timeout_seconds: float) -> None:
+    """TERM, then KILL. Called before the process is waited for: until then its pid is not reused."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGTERM)
+        end = os.pidfd_open(process.pid)
+        with selectors.DefaultSelector() as selector:
+            selector.register(end, selectors.EVENT_READ)
+            selector.select(timeout_seconds)
+        os.close(end)
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,6 @@
-"""When a crontab rule is due in a time zone, daylight saving included. Pure: values in, values out.
+"""Crontab rules: read one from a line, list its due times in a time zone, describe it in words. Pure.
 
-cronsim knows crontab's fields and matches them against the days of a calendar. What a zone makes of the local times
-is decided here:
+cronsim parses the five fields and matches them against a calendar without time zones. Daylight saving is done here:
 
 - A rule whose minute or hour begins with `*` follows real time: it is due in every minute whose local time matches.
 - Any other rule names local times. One that does not exist is due at the next minute that does; one that occurs
@@ -17,9 +16,117 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
+MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
+MAX_FIELD_LENGTH = 300  # all sixty minutes, one by one, have 169 characters
+SAMPLE_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a local time without a place
+EVERY_DAY = ["*", "*", "*"]
+WEEKDAY = re.compile(r"(?<!it's on )\b((?:Sun|Mon|Tues|Wednes|Thurs|Fri|Satur)day)\b(?! of)")
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-SAMPLE = timedelta(hours=6)  # no zone has ever changed its offset and back within so short a time
-FIRST_LOOK, LOOK_FURTHER = timedelta(hours=1), 24
+OFFSET_STEP = timedelta(hours=6)  # no zone has ever changed its offset and back in less
+FIRST_LOOKBACK, LOOKBACK_FACTOR = timedelta(hours=1), 24
+
+# --- read a rule -------------------------------------------------------------------------------------------
+
+
+class BadSchedule(ValueError):
+    """What is wrong with a line, and in which column, from 1."""
+
+    def __init__(self, column: int, reason: str) -> None:
+        super().__init__(reason)
+        self.column = column
+        self.reason = reason
+
+
+class Word(NamedTuple):
+    text: str
+    column: int
+
+
+class Line:
+    """The words of a line, read one after the other."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._at = 0
+
+    @property
+    def rest(self) -> Word:
+        """What is unread, without the space around it."""
+        left = self.text[self._at :]
+        return Word(left.strip(), self._at + len(left) - len(left.lstrip()) + 1)
+
+    def word(self) -> Word:
+        rest = self.rest
+        found = Word(re.match(r"\S*", rest.text)[0], rest.column)  # type: ignore[index]
+        self.skip(found.text)
+        return found
+
+    def skip(self, text: str) -> None:
+        self._at = self.rest.column - 1 + len(text)
+
+
+def refuse(column: int, reason: str) -> NoReturn:
+    raise BadSchedule(column, reason) from None
+
+
+def read_expression(line: Line) -> str:
+    """The five fields at the start of a line."""
+    first = line.word()
+    if first.text.startswith("@"):
+        return _macro(first)
+    if re.match(r"[A-Za-z_]+ *=", first.text):
+        refuse(first.column, "variables have no effect here: write options such as tz=… behind the rule")
+    fields = [first, *(line.word() for _ in FIELDS[1:])]
+    _check(fields)
+    return " ".join(field.text for field in fields)
+
+
+def _macro(word: Word) -> str:
+    if word.text not in MACROS:
+        refuse(word.column, f"{word.text!r} is not one of {', '.join(MACROS)}")
+    return MACROS[word.text]
+
+
+def _check(fields: Sequence[Word]) -> None:
+    """All fields together first, which is nearly always enough; then each alone, to name the wrong one."""
+    together = " ".join(field.text for field in fields)
+    too_long = any(len(field.text) > MAX_FIELD_LENGTH for field in fields)
+    if not too_long and all(field.text for field in fields) and _is_understood(together):
+        if next(CronSim(together, SAMPLE_DAY), None) is not None:
+            return
+    else:
+        for number, name in enumerate(FIELDS):
+            _check_field(fields[number], number, name)
+    refuse(fields[2].column, "there is no such day: the rule would never be due")
+
+
+def _check_field(field: Word, number: int, name: str) -> None:
+    if not field.text:
+        refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
+    alone = ["*"] * len(FIELDS)
+    alone[number] = field.text
+    if len(field.text) > MAX_FIELD_LENGTH or not _is_understood(" ".join(alone)):
+        refuse(field.column, f"{field.text[:MAX_FIELD_LENGTH]!r} is no {name}")
+
+
+def _is_understood(expression: str) -> bool:
+    try:
+        CronSim(expression, SAMPLE_DAY)
+    except CronSimError:
+        return False
+    return True
+
+
+# --- due times ---------------------------------------------------------------------------------------------
 
 
 def due_times(expression: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
@@ -39,8 +146,8 @@ def next_due(expression: str, zone: ZoneInfo, after: datetime, number: int = 1) 
 
 
 def last_due(expression: str, zone: ZoneInfo, after: datetime, until: datetime) -> datetime | None:
-    """The latest due time after the one instant and not after the other, without counting all between them."""
-    look_back = FIRST_LOOK
+    """The latest due time after `after` and not after `until`, without counting all of them."""
+    look_back = FIRST_LOOKBACK
     while True:
         start = after if look_back >= until - after else until - look_back
         found = None
@@ -50,17 +157,17 @@ def last_due(expression: str, zone: ZoneInfo, after: datetime, until: datetime) 
             found = due
         if found is not None or start == after:
             return found
-        look_back *= LOOK_FURTHER
+        look_back *= LOOKBACK_FACTOR
 
 
 def _named_times(expression: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """May repeat, or begin before `after`: those who name local times do not know of offsets."""
+    """May repeat, or begin before `after`: local times have no offset."""
     for local in _local_times(expression, _local(after, zone)):
         yield _instant_of(local, zone)
 
 
 def _real_times(expression: str, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """From one change of the offset to the next, in between of which local times are as regular as UTC."""
+    """From one change of the offset to the next: in between, local time runs like UTC."""
     at, start = after, _local(after, zone)
     while True:
         offset = _offset(at, zone)
@@ -78,15 +185,15 @@ def _real_times(expression: str, zone: ZoneInfo, after: datetime) -> Iterator[da
 
 
 def _local_times(expression: str, after: datetime) -> Iterator[datetime]:
-    """The local times that match, as a calendar without offsets has them."""
+    """The local times that match, in a calendar without offsets."""
     try:
         yield from CronSim(expression, after)
-    except OverflowError:  # the calendar's end
+    except OverflowError:  # the end of the calendar
         return
 
 
 def _instant_of(local: datetime, zone: ZoneInfo) -> datetime:
-    """The first time that clocks show it; where they never do, the first whole minute that they show after it."""
+    """The first instant with this local time; if there is none, the first whole minute after the gap."""
     first = local.replace(tzinfo=zone).astimezone(UTC)
     if _local(first, zone) == local:
         return first
@@ -99,7 +206,7 @@ def _next_change(zone: ZoneInfo, after: datetime, until: datetime) -> datetime |
     """The first instant, up to `until`, that has another offset than `after`."""
     offset = _offset(after, zone)
     while after < until:
-        sample = min(after + SAMPLE, until)
+        sample = min(after + OFFSET_STEP, until)
         if _offset(sample, zone) != offset:
             return _change_between(zone, after, sample)
         after = sample
@@ -122,7 +229,7 @@ def _change_between(zone: ZoneInfo, before: datetime, after: datetime) -> dateti
 
 
 def _local(at: datetime, zone: ZoneInfo) -> datetime:
-    """What clocks show, as a time without a zone."""
+    """The local time, without a zone."""
     return at.astimezone(zone).replace(tzinfo=None, fold=0)
 
 
@@ -130,124 +237,17 @@ def _offset(at: datetime, zone: ZoneInfo) -> timedelta:
     return at.astimezone(zone).utcoffset() or timedelta(0)
 
 
-class BadSchedule(ValueError):
-    """What is wrong with a line, and in which column, counted from 1."""
-
-    def __init__(self, column: int, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
-        self.reason = reason
-
-
-class Word(NamedTuple):
-    text: str
-    column: int
-
-
-class Line:
-    """The words of a line, taken one after the other."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._at = 0
-
-    @property
-    def rest(self) -> Word:
-        """What is left, without the space around it."""
-        left = self.text[self._at :]
-        return Word(left.strip(), self._at + len(left) - len(left.lstrip()) + 1)
-
-    def word(self) -> Word:
-        rest = self.rest
-        found = Word(re.match(r"\S*", rest.text)[0], rest.column)  # type: ignore[index]
-        self.skip(found.text)
-        return found
-
-    def skip(self, text: str) -> None:
-        self._at = self.rest.column - 1 + len(text)
-
-
-def refuse(column: int, reason: str) -> NoReturn:
-    raise BadSchedule(column, reason) from None
-
-
-MACROS = {
-    "@hourly": "0 * * * *",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@weekly": "0 0 * * 0",
-    "@monthly": "0 0 1 * *",
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-}
-FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
-MAX_FIELD_LENGTH = 300  # all sixty minutes, one by one, have 169 characters
-SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times of no place in particular
-
-
-def read_expression(line: Line) -> str:
-    """The five fields that a line begins with."""
-    first = line.word()
-    if first.text.startswith("@"):
-        return _macro(first)
-    if re.match(r"[A-Za-z_]+ *=", first.text):
-        refuse(
-            first.column, "variables have no effect here: write tz=… and the like behind the schedule they are for"
-        )
-    fields = [first, *(line.word() for _ in FIELDS[1:])]
-    _check(fields)
-    return " ".join(field.text for field in fields)
-
-
-def _macro(word: Word) -> str:
-    if word.text not in MACROS:
-        refuse(word.column, f"{word.text!r} is not one of {', '.join(MACROS)}")
-    return MACROS[word.text]
-
-
-def _check(fields: Sequence[Word]) -> None:
-    """All together first, which is nearly always enough; then each by itself, so that the wrong one can be named."""
-    together = " ".join(field.text for field in fields)
-    too_long = any(len(field.text) > MAX_FIELD_LENGTH for field in fields)
-    if not too_long and all(field.text for field in fields) and _is_understood(together):
-        if next(CronSim(together, SOME_DAY), None) is not None:
-            return
-    else:
-        for number, name in enumerate(FIELDS):
-            _check_field(fields[number], number, name)
-    refuse(fields[2].column, "there is no such day: it would never be due")
-
-
-def _check_field(field: Word, number: int, name: str) -> None:
-    if not field.text:
-        refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
-    alone = ["*"] * len(FIELDS)
-    alone[number] = field.text
-    if len(field.text) > MAX_FIELD_LENGTH or not _is_understood(" ".join(alone)):
-        refuse(field.column, f"{field.text[:MAX_FIELD_LENGTH]!r} is no {name}")
-
-
-def _is_understood(expression: str) -> bool:
-    try:
-        CronSim(expression, SOME_DAY)
-    except CronSimError:
-        return False
-    return True
-
-
-SAMPLE_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - local times of no place in particular
-EVERY_DAY = ["*", "*", "*"]
-WEEKDAY = re.compile(r"(?<!it's on )\b((?:Sun|Mon|Tues|Wednes|Thurs|Fri|Satur)day)\b(?! of)")
+# --- in words ----------------------------------------------------------------------------------------------
 
 
 def describe_rule(expression: str) -> str:
-    """Of five fields that are understood."""
+    """In words, from five valid fields."""
     minute, hour, *days = expression.upper().split()
     return _regular(minute, hour, days) or _phrase(CronSim(expression, SAMPLE_DAY))
 
 
 def _regular(minute: str, hour: str, days: list[str]) -> str | None:
-    """What comes again after the same time, whatever the day: such a rule is not a list of times to anybody."""
+    """A rule that repeats at the same interval every day is described by the interval, not by a list of times."""
     if days != EVERY_DAY:
         return None
     if hour == "*":
@@ -261,7 +261,7 @@ def _regular(minute: str, hour: str, days: list[str]) -> str | None:
 
 
 def _step(field: str, whole: int) -> int | None:
-    """Of `*/5`, where it divides the whole: every 7 minutes of an hour are not every 7 minutes."""
+    """The 5 of `*/5`, if it divides the whole: `*/7` is not every 7 minutes."""
     match = re.fullmatch(r"\*/([0-9]{1,2})", field)
     number = int(match[1]) if match else 1
     return number if number > 1 and whole % number == 0 and number < whole else None
@@ -272,5 +272,5 @@ def _phrase(rule: CronSim) -> str:
     if "through" not in words:
         words = WEEKDAY.sub(r"\1s", words)
     if not rule.day_and:
-        words = words.replace(" and on ", " or on ")  # where both days are restricted, either suffices
+        words = words.replace(" and on ", " or on ")  # if both days are restricted, one of them suffices
     return words[0].lower() + words[1:]

@@ -1,7 +1,7 @@
-"""Schedules from Python: schedule() declares one beside its handler, `mayfly schedules sync` writes them to a file.
+"""Schedules from Python: schedule() declares one next to its handler, `mayfly schedules sync` writes them to a file.
 
-The dispatcher never imports handlers, so what they declare must reach it in another way: as one more schedule file,
-written when the code is deployed.
+The dispatcher never imports handlers, so it reads these schedules from one more schedule file, which is written when
+the code is deployed.
 """
 
 from collections.abc import Mapping
@@ -22,30 +22,30 @@ def schedule(type_name: str, rule: str, payload: Mapping[str, Any] | None = None
 
     The options are those of a schedule file: name, lane, tz, catch_up, overlap, jitter, max_attempts.
     """
-    from mayfly.schedules.cron import BadSchedule
-    from mayfly.schedules.parse import (
-        line_of,  # here: whoever imports the handlers need not know what a rule is
-        parse_line,
-    )
+    from mayfly.schedules.cron import BadSchedule  # cronsim: only needed where handlers declare schedules
+    from mayfly.schedules.parse import line_of, parse_line  # as above
 
+    call = f"schedule({type_name!r}, …)"
     if not isinstance(type_name, str) or not isinstance(rule, str):
-        raise BadDeclaration(type_name, 'write schedule("metric_rollup", "5 * * * *")')
+        raise BadDeclaration(call, 'write schedule("metric_rollup", "5 * * * *")')
     written = " ".join(f"{name}={value}" for name, value in options.items())
     try:
         text = json_text.encode(dict(payload or {}))
         entry = parse_line(f"{rule.strip()} {type_name} {text} {written}")
     except (TypeError, ValueError) as error:
         reason = error.reason if isinstance(error, BadSchedule) else str(error)
-        raise BadDeclaration(type_name, reason) from error
+        raise BadDeclaration(call, reason) from error
     if entry.command is not None:
-        raise BadDeclaration(type_name, "a command can only be scheduled by a schedule file")
+        raise BadDeclaration(call, "a command can only be scheduled by a schedule file")
     line = line_of(entry)
     if _declared.setdefault(entry.name, line) != line:
-        raise BadDeclaration(type_name, f"the name {entry.name!r} is taken: give this one another with name=")
+        raise BadDeclaration(
+            f"schedule({type_name!r}, …)", f"the name {entry.name!r} is taken: give this one another with name="
+        )
 
 
 def declared_text() -> str:
-    """The file that says what Python declares; empty where it declares nothing."""
+    """The content of the file; empty if nothing is declared."""
     lines = "".join(f"{line}\n" for _, line in sorted(_declared.items()))
     return f"{HEADING}{lines}" if lines else ""
 
@@ -58,7 +58,7 @@ def synced_text(home: Path) -> str:
 
 
 def sync(home: Path) -> None:
-    """Written whole or not at all: a cycle may read it at the same time."""
+    """Written atomically: a cycle may read the file at the same time."""
     file, text = home / SYNCED, declared_text()
     if not text:
         file.unlink(missing_ok=True)

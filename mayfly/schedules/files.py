@@ -1,4 +1,4 @@
-"""Read the schedule files: all schedules of this host, and whatever is wrong in them."""
+"""Read the schedule files: all schedules of this host, and the problems in them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ class Schedules:
 
 
 def read_schedules(files: Iterable[Path], home: Path, payload_limit: int) -> Schedules:
-    """A line that is refused costs no other its turn."""
+    """A wrong line does not affect the others."""
     entries: dict[str, ScheduleEntry] = {}
     problems: list[ScheduleProblem] = []
     for found in (each for file in files for each in _read(file, _shown(file, home))):
@@ -49,7 +49,7 @@ def _read(file: Path, shown: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
 def _checked(
     entry: ScheduleEntry, others: dict[str, ScheduleEntry], payload_limit: int
 ) -> ScheduleEntry | ScheduleProblem:
-    """What one line alone cannot know."""
+    """What cannot be checked by one line alone."""
     size = len(entry.payload.encode())
     if entry.name in others:
         taken = f"the name {entry.name!r} is taken by {others[entry.name].where}: give this one another with name="

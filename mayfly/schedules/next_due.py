@@ -1,7 +1,7 @@
-"""Whether a schedule may be due, told without reading one: an idle cycle asks this, so it imports next to nothing.
+"""The next-due cache: whether a schedule may be due, without parsing one. An idle cycle asks this, so it is light.
 
-A full cycle leaves a note in the state directory: when the next schedule of this host is due, and what the schedule
-files looked like when it read them. As long as they look the same, nothing is due before that time.
+A full cycle writes a file into the state directory: when the next schedule of this host is due, and the signatures of
+the schedule files that it read. While these files are unchanged, nothing is due before that time.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 NEXT_DUE_FILE = "schedules"
 NEVER = "never"
-SETTLED = timedelta(seconds=2)  # a file may change twice within one tick of its time stamp
+SETTLED = timedelta(seconds=2)  # a file may change twice within one tick of its timestamp
 
 
 def schedule_files(settings: "Settings") -> list[Path]:
-    """Every file that should be read; one that was named and is missing is among them."""
+    """Every file that should be read, also a configured file that does not exist."""
     usual = {under_home(Path(each), settings.home) for each in SCHEDULE_FILES}
     return [file for path in settings.schedule_files for file in _files_at(path, is_usual=path in usual)]
 
@@ -31,14 +31,14 @@ def _files_at(path: Path, is_usual: bool) -> Iterator[Path]:
     except FileNotFoundError:
         if not is_usual:
             yield path
-    except OSError:  # a file; or a directory that is closed to us, which whoever reads it will tell
+    except OSError:  # a file; or a directory without permission, which is reported when it is read
         yield path
     else:
         yield from (each for each in named if not each.name.startswith(".") and not each.name.endswith("~"))
 
 
 def file_signatures(files: list[Path]) -> str:
-    """What changes with every edit: place, size and times; of one that is missing, that it is."""
+    """What changes with every edit: inode, size and times."""
     return "\n".join(map(_signature, files))
 
 
@@ -51,31 +51,31 @@ def _signature(file: Path) -> str:
 
 
 def may_be_due(settings: "Settings", directory: Path, now: datetime) -> bool:
-    """False only if surely nothing is due on this host: there are no schedules, or the note says so."""
+    """False only if nothing is due on this host: there are no schedules, or the cache says so."""
     files = schedule_files(settings)
     if not files:
         return False
     try:
-        at, _, looks = (directory / NEXT_DUE_FILE).read_text("utf-8").partition("\n")
+        at, _, signatures = (directory / NEXT_DUE_FILE).read_text("utf-8").partition("\n")
     except OSError:
         return True
-    return looks != file_signatures(files) or (at != NEVER and now >= datetime.fromisoformat(at))
+    return signatures != file_signatures(files) or (at != NEVER and now >= datetime.fromisoformat(at))
 
 
-def write_next_due(directory: Path, looks: str, at: datetime | None) -> None:
-    """Written whole or not at all. `looks` was taken before the files were read."""
+def write_next_due(directory: Path, signatures: str, at: datetime | None) -> None:
+    """Written atomically. `signatures` are from before the files were read."""
     draft = directory / f"{NEXT_DUE_FILE}.new"
-    draft.write_text(f"{NEVER if at is None else at.isoformat()}\n{looks}", "utf-8")
+    draft.write_text(f"{NEVER if at is None else at.isoformat()}\n{signatures}", "utf-8")
     draft.replace(directory / NEXT_DUE_FILE)
 
 
 def clear_next_due(directory: Path) -> None:
-    """The next cycle must read the files."""
+    """The next cycle reads the files."""
     (directory / NEXT_DUE_FILE).unlink(missing_ok=True)
 
 
 def are_settled(files: list[Path], host_now: datetime) -> bool:
-    """Whether their looks can be trusted: each was last touched a while ago, by this host's clock."""
+    """Whether the signatures can be trusted: no file was changed just now, by this host's clock."""
     newest = max((_changed(file) for file in files), default=0.0)
     return newest < (host_now - SETTLED).timestamp()
 

@@ -1,45 +1,45 @@
-"""One schedule, as a line of a schedule file or a call of schedule() says it; and its line again. Pure values."""
+"""Parse the lines of schedule files into entries, and write an entry as its line. Pure."""
 
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mayfly import json_text
+from mayfly.format import did_you_mean, parse_duration
 from mayfly.schedules import COMMAND
 from mayfly.schedules.cron import BadSchedule, Line, Word, read_expression, refuse
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE
 
-EVERYTHING_UTC = "UTC"
-
 CATCH_UP = ("latest", "none", "all")  # the first is the default
 OVERLAP = ("allow", "skip")
+MAX_JITTER_SECONDS = 86_400
+MAX_TIMEOUT_SECONDS = 86_400
+MAX_ATTEMPTS = 1000
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION = r"([0-9]{1,9})([smhd]?)"
+_WRITTEN = re.compile(r"([a-z_]+)=(\S*)")
 
 
 @dataclass(frozen=True)
 class ScheduleEntry:
-    name: str  # its identity over all hosts, files and edits
+    name: str  # its identity on all hosts and after edits
     expression: str  # five fields
     type: str
     payload: str = "{}"  # JSON
     command: str | None = None  # what type `command` runs
     lane: str = "default"
-    tz: str = EVERYTHING_UTC
+    tz: str = "UTC"
     catch_up: str = CATCH_UP[0]
     overlap: str = OVERLAP[0]
     jitter: int = 0  # seconds
     timeout: int | None = None  # seconds, of a command
     max_attempts: int | None = None
     where: str = field(default="", compare=False)  # "cron.d/schedule, line 3"
-    written_at: datetime | None = field(default=None, compare=False)  # its file, at the latest
+    written_at: datetime | None = field(default=None, compare=False)  # the time stamp of its file
 
     @property
     def zone(self) -> ZoneInfo:
@@ -47,7 +47,7 @@ class ScheduleEntry:
 
     @property
     def rule(self) -> str:
-        """What decides when it is due: a schedule that has another rule than before has no past."""
+        """When it is due: a schedule whose rule has changed has no past."""
         return f"{self.expression} {self.tz}"
 
     @property
@@ -55,42 +55,20 @@ class ScheduleEntry:
         return self.type if self.command is None else f"run: {self.command}"
 
 
-def line_of(entry: ScheduleEntry) -> str:
-    """The line of a schedule file that says the same."""
-    named = {"name": entry.name, "lane": entry.lane, "tz": entry.tz, "catch_up": entry.catch_up,
-             "overlap": entry.overlap, "jitter": entry.jitter, "timeout": entry.timeout,
-             "max_attempts": entry.max_attempts}  # fmt: skip
-    usual = {
-        **{each.name: each.default for each in ScheduleEntry.__dataclass_fields__.values()},
-        "name": name_of(entry),
-    }
-    options = [f"{name}={value}" for name, value in named.items() if value != usual[name]]
-    if entry.command is not None:
-        return " ".join([entry.expression, *options, "run:", entry.command])
-    payload = [] if entry.payload == "{}" else [json_text.encode(json_text.decode(entry.payload))]
-    return " ".join([entry.expression, entry.type, *payload, *options])
+class ScheduleProblem(NamedTuple):
+    """A line that is wrong, or a file that cannot be read (line 0)."""
+
+    file: str
+    line: int
+    column: int
+    reason: str
+
+    def __str__(self) -> str:
+        at = f", line {self.line}, column {self.column}" if self.line else ""
+        return f"{self.file}{at}: {self.reason}"
 
 
-def name_of(entry: ScheduleEntry) -> str:
-    return default_name(entry.type, entry.command)
-
-
-def default_name(type_name: str, command: str | None) -> str:
-    """Its type, or the program's own name: `nightly` for `run: scripts/nightly --all`."""
-    return type_name if command is None else command.split()[0].rpartition("/")[2]
-
-
-def parse_seconds(text: str) -> int:
-    """Seconds: 90, 90s, 5m, 2h or 1d; a bare ValueError for anything else."""
-    match = re.fullmatch(_DURATION, text)
-    if match is None:
-        raise ValueError
-    return int(match[1]) * _UNITS[match[2] or "s"]
-
-
-MAX_JITTER_SECONDS = 86_400
-MAX_TIMEOUT_SECONDS = 86_400
-MAX_ATTEMPTS = 1000
+# --- options -----------------------------------------------------------------------------------------------
 
 
 class Option(NamedTuple):
@@ -123,10 +101,10 @@ def _one_of(words: tuple[str, ...]) -> Option:
 
 def _seconds(low: int, high: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        seconds = parse_seconds(text)
-        if not low <= seconds <= high:
+        seconds = parse_duration(text).total_seconds()
+        if not low <= seconds <= high or seconds % 1:
             raise ValueError
-        return seconds
+        return int(seconds)
 
     return read
 
@@ -143,52 +121,62 @@ OPTIONS: Mapping[str, Option] = {
     "tz": Option(_zone, "a time zone that this host knows, such as Europe/Berlin or UTC"),
     "catch_up": _one_of(CATCH_UP),
     "overlap": _one_of(OVERLAP),
-    "jitter": Option(_seconds(0, MAX_JITTER_SECONDS), "a time such as 30s or 5m, a day at most"),
-    "timeout": Option(_seconds(1, MAX_TIMEOUT_SECONDS), "a time such as 30s or 5m, from a second to a day"),
-    "max_attempts": Option(_attempts, f"a whole number from 1 to {MAX_ATTEMPTS}"),
+    "jitter": Option(_seconds(0, MAX_JITTER_SECONDS), "a duration such as 30s or 5m, at most a day"),
+    "timeout": Option(_seconds(1, MAX_TIMEOUT_SECONDS), "a duration such as 30s or 5m, from a second to a day"),
+    "max_attempts": Option(_attempts, f"an integer, 1–{MAX_ATTEMPTS}"),
 }
 COMMAND_OPTIONS = ("timeout",)
 
-_WRITTEN = re.compile(r"([a-z_]+)=(\S*)")
 
-
-class GivenOptions(NamedTuple):
-    """An option's value, and where it stands."""
+class GivenOption(NamedTuple):
+    """The value of an option, and its column."""
 
     value: Any
     column: int
 
 
-def read_options(line: Line, before: Mapping[str, GivenOptions] = MappingProxyType({})) -> dict[str, GivenOptions]:
-    """Those that come next, added to those before."""
+def read_options(line: Line, before: Mapping[str, GivenOption] = MappingProxyType({})) -> dict[str, GivenOption]:
+    """The options that come next, added to those before."""
     found = dict(before)
     while match := _WRITTEN.match(line.rest.text):
         name, text, column = match[1], match[2], line.rest.column
         if name in found:
             refuse(column, f"{name}= is given twice")
-        found[name] = GivenOptions(_option(name, text, column), column)
+        found[name] = GivenOption(_option(name, text, column), column)
         line.skip(match[0])
     return found
 
 
 def _option(name: str, text: str, column: int) -> Any:
     if name not in OPTIONS:
-        nearest = get_close_matches(name, OPTIONS, n=1)
-        meant = f"; did you mean {nearest[0]}=?" if nearest else f"; there are {', '.join(OPTIONS)}"
-        refuse(column, f"{name}= is not an option{meant}")
+        hint = did_you_mean(name, OPTIONS) or f" There are {', '.join(OPTIONS)}."
+        refuse(column, f"{name}= is not an option.{hint}")
     try:
         return OPTIONS[name].read(text)
     except ValueError:
         refuse(column + len(name) + 1, f"{name}={text}: must be {OPTIONS[name].allowed}")
 
 
+# --- parse -------------------------------------------------------------------------------------------------
+
+
+def parse_text(text: str, file: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
+    """One for each line that is neither empty nor a comment."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if is_meaningful(line):
+            try:
+                yield parse_line(line, f"{file}, line {number}")
+            except BadSchedule as error:
+                yield ScheduleProblem(file, number, error.column, error.reason)
+
+
 def is_meaningful(line: str) -> bool:
-    """Neither empty nor a comment."""
+    """Whether it is neither empty nor a comment."""
     return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def parse_line(text: str, where: str = "") -> ScheduleEntry:
-    """The schedule that a line says; BadSchedule with the column where it goes wrong."""
+    """The schedule of a line; BadSchedule, with a column, if it is wrong."""
     line = Line(text)
     expression = read_expression(line)
     options = read_options(line)
@@ -206,7 +194,7 @@ def parse_line(text: str, where: str = "") -> ScheduleEntry:
     return _entry(start.column, where, options, expression=expression, type=type_name, payload=payload)
 
 
-def _command(line: Line, expression: str, options: dict[str, GivenOptions], where: str) -> ScheduleEntry:
+def _command(line: Line, expression: str, options: dict[str, GivenOption], where: str) -> ScheduleEntry:
     column = line.rest.column
     line.skip("run:")
     command = line.rest
@@ -216,11 +204,10 @@ def _command(line: Line, expression: str, options: dict[str, GivenOptions], wher
         refuse(command.column, f"the command cannot be split into words: {error}")
     if not words or not words[0]:
         refuse(command.column, "a program must follow run:, as in run: scripts/nightly --all")
-    said = {"type": COMMAND, "command": command.text}
-    return _entry(column, where, options, expression=expression, **said)
+    return _entry(column, where, options, expression=expression, type=COMMAND, command=command.text)
 
 
-def _entry(column: int, where: str, options: dict[str, GivenOptions], **fields: Any) -> ScheduleEntry:
+def _entry(column: int, where: str, options: dict[str, GivenOption], **fields: Any) -> ScheduleEntry:
     values = {name: given.value for name, given in options.items()}
     name = values.pop("name", None) or default_name(fields["type"], fields.get("command"))
     if not re.fullmatch(NAME_PATTERN, name):
@@ -228,12 +215,11 @@ def _entry(column: int, where: str, options: dict[str, GivenOptions], **fields: 
     return ScheduleEntry(name=name, where=where, **fields, **values)
 
 
-# --- the parts of a line ----------------------------------------------------------------------------------
 def _type(word: Word) -> str:
     if not word.text:
-        refuse(word.column, "a type is missing: what is to be enqueued, or run: and a command")
+        refuse(word.column, "a type is missing: write the type of the job, or run: and a command")
     if not re.fullmatch(NAME_PATTERN, word.text):
-        refuse(word.column, f"{word.text!r} is no type here: it must be {NAME_RULE}")
+        refuse(word.column, f"{word.text!r} is no type: it must be {NAME_RULE}")
     if word.text == COMMAND:
         refuse(word.column, "commands are scheduled with run:, as in run: scripts/nightly --all")
     return word.text
@@ -256,25 +242,29 @@ def _payload(line: Line) -> str:
     return text
 
 
-# --- whole files ------------------------------------------------------------------------------------------
-class ScheduleProblem(NamedTuple):
-    """A line that is refused, or a file that cannot be read (line 0)."""
-
-    file: str
-    line: int
-    column: int
-    reason: str
-
-    def __str__(self) -> str:
-        at = f", line {self.line}, column {self.column}" if self.line else ""
-        return f"{self.file}{at}: {self.reason}"
+# --- write -------------------------------------------------------------------------------------------------
 
 
-def parse_text(text: str, file: str) -> Iterator[ScheduleEntry | ScheduleProblem]:
-    """One for each line that says something."""
-    for number, line in enumerate(text.split("\n"), start=1):
-        if is_meaningful(line):
-            try:
-                yield parse_line(line, f"{file}, line {number}")
-            except BadSchedule as error:
-                yield ScheduleProblem(file, number, error.column, error.reason)
+def line_of(entry: ScheduleEntry) -> str:
+    """The line of a schedule file for this entry."""
+    named = {"name": entry.name, "lane": entry.lane, "tz": entry.tz, "catch_up": entry.catch_up,
+             "overlap": entry.overlap, "jitter": entry.jitter, "timeout": entry.timeout,
+             "max_attempts": entry.max_attempts}  # fmt: skip
+    usual = {
+        **{each.name: each.default for each in ScheduleEntry.__dataclass_fields__.values()},
+        "name": name_of(entry),
+    }
+    options = [f"{name}={value}" for name, value in named.items() if value != usual[name]]
+    if entry.command is not None:
+        return " ".join([entry.expression, *options, "run:", entry.command])
+    payload = [] if entry.payload == "{}" else [json_text.encode(json_text.decode(entry.payload))]
+    return " ".join([entry.expression, entry.type, *payload, *options])
+
+
+def name_of(entry: ScheduleEntry) -> str:
+    return default_name(entry.type, entry.command)
+
+
+def default_name(type_name: str, command: str | None) -> str:
+    """Its type, or the name of its program: `nightly` for `run: scripts/nightly --all`."""
+    return type_name if command is None else command.split()[0].rpartition("/")[2]

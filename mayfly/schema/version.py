@@ -1,7 +1,7 @@
 """Compare the version of a database's tables with the version that this code needs."""
 
 from mayfly.db.connection import Connection
-from mayfly.errors import SchemaMissing, SchemaNewer, SchemaOlder
+from mayfly.errors import SchemaMismatch, SchemaMissing
 from mayfly.schema.tables import VERSION, VERSION_TABLE
 
 Version = str | None  # None: no tables yet
@@ -16,10 +16,10 @@ def require_version(connection: Connection) -> None:
         raise SchemaMissing
     refuse_newer(stored)
     if stored != VERSION:
-        raise SchemaOlder(stored, VERSION)
+        raise SchemaMismatch(stored, VERSION)
 
 
 def refuse_newer(stored: Version) -> None:
     """Versions are four digits, so that they compare as text; anything else is not older than ours."""
     if stored is not None and stored > VERSION:
-        raise SchemaNewer(stored, VERSION)
+        raise SchemaMismatch(stored, VERSION)

@@ -1,12 +1,12 @@
 """The jobs in a test's database, as values."""
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from mayfly import json_text
 from mayfly.bootstrap import load_registry
@@ -15,11 +15,11 @@ from mayfly.clock import host_clock, pin_offset
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.db.dialects import utc_from_driver
-from mayfly.errors import BadTestDatabase, NeedsTestDatabase, SharedTestDatabase, UnsafeTestDatabase
+from mayfly.errors import BadTestDatabase, NeedsTestDatabase
 from mayfly.queue.followups import BufferedJob, NewChain
 from mayfly.queue.insert import NewJob
-from mayfly.queue.options import JobValidator
-from mayfly.registry import Registry, declared, forget_local
+from mayfly.queue.options import JobOptions, JobValidator
+from mayfly.registry import Handler, Registry, declared, forget_local
 from mayfly.schema.tables import PENDING
 from mayfly.settings import Settings
 from mayfly.settings.values import DATABASE_RULE, Secret, database_url, mask_password
@@ -150,9 +150,11 @@ def prepare_named(url: str, worker: str | None) -> str:
     own = _read_url(url.replace("{worker}", worker or "main"))
     name = own.partition("?")[0].rpartition("/")[2]
     if "test" not in name.lower():
-        raise UnsafeTestDatabase(mask_password(own))
+        reason = "and its tables are emptied before each test: use one of its own, such as shop_test"
+        raise BadTestDatabase(f"{mask_password(own)} has no `test` in its name, {reason}")
     if worker is not None and "{worker}" not in url:
-        raise SharedTestDatabase(mask_password(own))
+        reason = "(pytest -n), which empty it: write {worker} into its name, as in shop_test_{worker}, for gw0, gw1 …"
+        raise BadTestDatabase(f"{mask_password(own)} would be shared by several processes {reason}")
     from mayfly.schema.migrations import migrate
 
     migrate(own)
@@ -197,7 +199,7 @@ class InlineApp(App):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.door = _StampingDoor(settings.payload_limit, settings.max_attempts, self.now)
+        self.validator = _StampingValidator.from_settings(settings, self.now)
         self._loaded: Registry | None = None
 
     def close(self) -> None:
@@ -221,14 +223,15 @@ class AppWithoutDatabase(InlineApp):
         return host_clock().now()
 
 
-@dataclass(frozen=True)
-class _StampingDoor(JobValidator):
-    """Jobs are due by Python's clock: the database's own, which fills in what is left out, cannot be frozen."""
+class _StampingValidator(JobValidator):
+    """Jobs are due by Python's clock: the database's own, which fills in a missing run_at, cannot be frozen."""
 
-    now: Callable[[], datetime]
-
-    def admit(self, *given: Any, run_at: datetime | None = None, **options: Any) -> NewJob:
-        return super().admit(*given, run_at=self.now() if run_at is None else run_at, **options)
+    def validate(
+        self, type_name: str, payload: object, handler: Handler | None = None, **options: Unpack[JobOptions]
+    ) -> NewJob:
+        if options.get("run_at") is None and options.get("delay") is None:
+            options["run_at"] = self.now()
+        return super().validate(type_name, payload, handler, **options)
 
 
 def inline_app() -> InlineApp:

@@ -11,7 +11,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from mayfly import json_text
-from mayfly.clock import Clock, host_clock, milliseconds, pin_offset
+from mayfly.clock import Clock, host_clock, host_now, milliseconds, pin_offset
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import DrainEndless, NeedsTestDatabase, UnknownHandler
@@ -149,12 +149,10 @@ def run_inline(
 def _find(registry: Registry, wanted: str | Callable[..., Any]) -> Handler:
     if isinstance(wanted, str):
         found = registry.get(wanted)
-        nearest = None if found else registry.nearest(wanted)
     else:
         found = next((each for each in registry.handlers.values() if each.function is wanted), None)
-        nearest = None
     if found is None:
-        raise UnknownHandler(wanted, nearest, registry.failures)
+        raise UnknownHandler(wanted, registry.handlers, registry.failures)
     return found
 
 
@@ -166,8 +164,8 @@ def _make_job(
     max_attempts: int | None,
     group_key: str | None,
 ) -> Job:
-    door = JobValidator(settings.payload_limit, settings.max_attempts)
-    new = door.admit(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
+    validator = JobValidator.from_settings(settings, host_now)
+    new = validator.validate(handler.type, payload, handler, max_attempts=max_attempts, group_key=group_key)
     return Job(
         JOB_ID, new.type, new.lane, new.payload, attempt, new.max_attempts, claims=1, group_key=new.group_key,
         cancel_poll_at=inf,
@@ -312,7 +310,7 @@ class _Drain:
         error = self.invoker.errors.pop(job.id, None)
         if self.invoker.registry.get(job.type) is None:
             registry = self.invoker.registry
-            error = UnknownHandler(job.type, registry.nearest(job.type), registry.failures)
+            error = UnknownHandler(job.type, registry.handlers, registry.failures)
             if result is not None and result.unknown_type:  # released, and due again at once
                 raise error
         return Run(job, RELEASED if result is None else result.outcome, error)

@@ -10,12 +10,11 @@ import pytest
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
 from mayfly.errors import (
-    BadCheckpoint,
-    BadProgress,
+    BadJobState,
     CancelRequested,
-    CheckpointInTransaction,
     HandlerEnded,
     LeaseGone,
+    RefusedInTransaction,
     SliceEnded,
 )
 from mayfly.job import Job
@@ -271,7 +270,7 @@ def test_an_except_exception_does_not_swallow_it() -> None:
             "The checkpoint of noop is refused: it is no JSON (Object of type object is not JSON serializable)",
         ),
         (float("nan"), "it is no JSON"),
-        ("x" * 65_535, "it has 65,537 bytes, 65,536 are kept"),
+        ("x" * 65_535, "it has 65,537 bytes, the limit is 65,536"),
     ],
     ids=["an object", "no number", "too large"],
 )
@@ -283,7 +282,7 @@ def test_a_checkpoint_that_cannot_be_kept_is_a_sentence(
     job = begin()
     job.checkpoint("x" * 65_534)
 
-    with pytest.raises(BadCheckpoint) as refused:
+    with pytest.raises(BadJobState, match=r"^The checkpoint of") as refused:
         job.checkpoint(state)
 
     assert reason in str(refused.value)
@@ -295,7 +294,7 @@ def test_not_inside_its_own_transaction(database: Database, begin: Begin) -> Non
     insert_row(database)
     job = begin()
 
-    with pytest.raises(CheckpointInTransaction), job.transaction():
+    with pytest.raises(RefusedInTransaction, match="checkpoint"), job.transaction():
         job.checkpoint(1)
 
 
@@ -305,7 +304,7 @@ def test_a_progress_that_is_none_is_a_sentence(database: Database, begin: Begin,
     insert_row(database)
     job = begin()
 
-    with pytest.raises(BadProgress):
+    with pytest.raises(BadJobState, match=r"^The progress of"):
         job.progress(*told)
 
 

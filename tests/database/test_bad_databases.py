@@ -19,9 +19,8 @@ from mayfly.errors import (
     DatabaseError,
     DatabaseRefused,
     DatabaseUnopenable,
+    SchemaMismatch,
     SchemaMissing,
-    SchemaNewer,
-    SchemaOlder,
 )
 from mayfly.schema.migrations import migrate
 from mayfly.schema.version import require_version
@@ -162,7 +161,7 @@ def test_a_migration_that_was_killed_looks_like_none(database_url: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "kind", "advice"),
-    [("0000", SchemaOlder, "Run `mayfly migrate`"), ("9999", SchemaNewer, "Upgrade Mayfly on this host")],
+    [("0000", SchemaMismatch, "Run `mayfly migrate`"), ("9999", SchemaMismatch, "Upgrade Mayfly on this host")],
 )
 def test_another_version_of_the_schema_is_refused(
     database: Database, migrated_url: str, version: str, kind: type[DatabaseError], advice: str

@@ -13,7 +13,7 @@ from mayfly import batch, json_text, step
 from mayfly.admin.batches import abandon_batch
 from mayfly.client import App
 from mayfly.db.database import Database
-from mayfly.errors import BadField, BadPayload, BadStep, BatchClosed, BatchExists, BatchTaken
+from mayfly.errors import BadChain, BadField, BadPayload, BatchClosed, BatchExists
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.log import silent_log
 from mayfly.queue.batches import complete_all, seal_batch
@@ -225,8 +225,8 @@ def test_a_name_is_used_once(database: Database) -> None:
         ((7,), BadField),
         (("x" * 191,), BadField),
         (("chain:x",), BadField),
-        (("campaign", 7), BadStep),
-        (("campaign", ("report", 7)), BadStep),
+        (("campaign", 7), BadChain),
+        (("campaign", ("report", 7)), BadChain),
         (("campaign", ("report", {"batch": 1})), BadField),
         (("campaign", ("report", {"when": object()})), BadPayload),
         (("campaign", step("report", delay=-1e99)), BadField),
@@ -247,7 +247,7 @@ def test_what_cannot_be_a_child_is_a_sentence(migrated_url: str) -> None:
     with closing(connection), batch("campaign") as own:
         with pytest.raises(BadField, match="left out in the batch"):
             mayfly.enqueue("child", group_key="other")
-        with pytest.raises(BadField, match="it commits for itself"):
+        with pytest.raises(BadField, match="which commits its own jobs"):
             mayfly.enqueue("child", connection=connection)
     with pytest.raises(BatchClosed):
         mayfly.enqueue("child", batch=own)
@@ -372,7 +372,7 @@ def test_a_producer_whose_batch_was_sealed_or_given_up_meanwhile_is_told(databas
         own.__enter__()
         mayfly.enqueue("child")
         end(database, name)
-        with pytest.raises(BatchTaken, match="by somebody else"):
+        with pytest.raises(BatchClosed, match="was sealed or abandoned elsewhere"):
             own.__exit__(None, None, None)
 
     assert len(callbacks(database)) == 0

@@ -192,7 +192,7 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
     """Not by a filter that was forgotten."""
     insert_row(database)
 
-    with pytest.raises(NoJobsSelected, match="Say which jobs"):
+    with pytest.raises(NoJobsSelected, match="Select jobs by"):
         cancel(database, which)
 
 

@@ -13,7 +13,7 @@ from mayfly.admin.filters import JobFilter
 from mayfly.client import App
 from mayfly.clock import monotonic, pause
 from mayfly.db.database import Database
-from mayfly.errors import BadField, BadPayload, BadStep, ChainContainsItself, EmptyChain
+from mayfly.errors import BadChain, BadField, BadPayload
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.prune import Keep, prune
@@ -186,24 +186,26 @@ ENDLESS.append(["b", ENDLESS])
 
 
 @pytest.mark.parametrize(
-    ("steps", "error"),
+    ("steps", "error", "text"),
     [
-        ([], EmptyChain),
-        ([[], [[]]], EmptyChain),
-        ([7], BadStep),
-        ([("a", {}, 3)], BadStep),
-        ([("a", "text")], BadStep),
-        (["a", None], BadStep),
-        (["a", ""], BadField),
-        (["a", ("b", {"x": object()})], BadPayload),
-        (["a", step("b", priority=9)], BadField),
-        (["a", step("b", delay=1e99)], BadField),
-        ([ENDLESS], ChainContainsItself),
+        ([], BadChain, "a chain needs at least one step"),
+        ([[], [[]]], BadChain, "a chain needs at least one step"),
+        ([7], BadChain, "7 is no step"),
+        ([("a", {}, 3)], BadChain, r"\('a', {}, 3\) is no step"),
+        ([("a", "text")], BadChain, r"\('a', 'text'\) is no step"),
+        (["a", None], BadChain, "None is no step"),
+        (["a", ""], BadField, "type=''"),
+        (["a", ("b", {"x": object()})], BadPayload, "The payload of b"),
+        (["a", step("b", priority=9)], BadField, "priority=9"),
+        (["a", step("b", delay=1e99)], BadField, "delay="),
+        ([ENDLESS], BadChain, "a list of steps contains itself"),
     ],
 )
-def test_a_wrong_chain_is_a_sentence(steps: Sequence[Any], error: type[Exception], database: Database) -> None:
+def test_a_wrong_chain_is_a_sentence(
+    steps: Sequence[Any], error: type[Exception], text: str, database: Database
+) -> None:
     """Before its first step is enqueued."""
-    with pytest.raises(error):
+    with pytest.raises(error, match=f"^{text}"):
         chain(*steps)
 
     assert types(database) == []

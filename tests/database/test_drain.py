@@ -252,7 +252,7 @@ def test_a_type_that_nobody_knows_is_an_error(database: Database) -> None:
     """Or is reported, with an attempt spent as in a runner."""
     job_id = enqueue("noooop")
 
-    with pytest.raises(UnknownHandler, match=r"No handler for type 'noooop'; did you mean 'noop'\?"):
+    with pytest.raises(UnknownHandler, match=r"No handler for type 'noooop'\. Did you mean 'noop'\?"):
         drain()
     drained = drain(advance=AN_HOUR, raises=False)
 
@@ -283,7 +283,7 @@ def test_a_drain_without_end_is_ended(database: Database) -> None:
 
     enqueue("again")
 
-    with pytest.raises(DrainEndless, match="drain\\(\\) has run 12 jobs and there is no end"):
+    with pytest.raises(DrainEndless, match="drain\\(\\) has run 12 jobs and there are still more"):
         drain(most=12)
 
     rest = [job for job in enqueued_jobs() if job.status != "done"]

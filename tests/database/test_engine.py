@@ -72,7 +72,7 @@ def test_whoever_is_always_locked_out_gives_up(
 
     if database.dialect.name == "sqlite":  # has no NOWAIT
         monkeypatch.setattr(base, "STATEMENT_SECONDS", 0)
-    with holding(rival, job), pytest.raises(DatabaseBusy, match="still locked after 6 tries"):
+    with holding(rival, job), pytest.raises(DatabaseBusy, match="still locked after 6 attempts"):
         database.run(work)
 
     assert tries == (0 if database.dialect.name == "sqlite" else MAX_TRIES)

@@ -198,13 +198,13 @@ def fleet(database: Database) -> Iterator[str]:
 
 
 def scheduling(database: Database) -> Iterator[str]:
-    door, now = JobValidator(1 << 16, 5), database.clock.now()
+    validator, now = JobValidator(1 << 16, 5, database.clock.now), database.clock.now()
     entries = [parse_line(f"@yearly {line}") for line in ("a", "b", "c overlap=skip")]
     past = update(schedules).values(dealt_until=now - timedelta(days=400))
-    yield chapter("see schedules", lambda: fire_due(database, entries, door))
+    yield chapter("see schedules", lambda: fire_due(database, entries, validator))
     run(database, lambda c: c.execute(past))
-    yield chapter("fire schedules", lambda: fire_due(database, entries, door))
-    yield chapter("no schedule due", lambda: fire_due(database, entries, door))
+    yield chapter("fire schedules", lambda: fire_due(database, entries, validator))
+    yield chapter("no schedule due", lambda: fire_due(database, entries, validator))
     yield chapter("pause", lambda: database.run(lambda c: pause(c, entries[0], now, None, "ann", None)))
     yield chapter("resume", lambda: database.run(lambda c: resume(c, "a", now)))
 

@@ -7,7 +7,7 @@ import pytest
 import mayfly
 from mayfly.client import App
 from mayfly.db.database import Database
-from mayfly.errors import BadField, ErrorTooLate
+from mayfly.errors import BadField
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.log import silent_log
 from mayfly.queue.followups import buffer_job
@@ -93,7 +93,7 @@ def test_an_error_about_a_key_cannot_be_had_from_what_is_held_back(database: Dat
     job.runtime = make_runtime(database)
     running = CURRENT_JOB.set(job)
     try:
-        with pytest.raises(ErrorTooLate, match=r"^on_conflict='error' cannot be answered inside a handler"):
+        with pytest.raises(BadField, match=r"^on_conflict='error': must be keep or replace inside a handler"):
             mayfly.enqueue("noop", unique_key="key", on_conflict="error")
     finally:
         CURRENT_JOB.reset(running)

@@ -20,7 +20,7 @@ def test_a_table_that_handlers_bring_along_is_told_apart_from_ours(database_url:
 
     database.close()
     assert str(raised.value) == (
-        "There is no table app_templates. If handlers bring it along, run `mayfly migrate --app` once."
+        "There is no table app_templates. If it belongs to handlers, run `mayfly migrate --app` once."
     )
 
 

@@ -55,7 +55,7 @@ def test_a_payload_reaches_its_handler_as_it_was_given(database: Database, paylo
         ("text", "it must be a JSON object, not str"),
         ({"number": float("nan")}, "it is no JSON"),
         ({"object": object()}, "it is no JSON"),
-        ({"half a character": "\ud83e"}, "half a character"),
+        ({"half a character": "\ud83e"}, "unpaired surrogate"),
         (nested(MAX_DEPTH + 1), "nested deeper than 31 levels"),
         (nested(50_000), "it is no JSON"),
     ],

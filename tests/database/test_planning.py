@@ -15,7 +15,7 @@ from dispatcher.context import CycleContext
 from mayfly.clock import milliseconds, monotonic
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import LostPlanningLock
+from mayfly.errors import PlanLockLost
 from mayfly.fleet.cycles import open_cycle
 from mayfly.fleet.plan_lock import finish_planning, planning
 from mayfly.log import silent_log
@@ -123,7 +123,7 @@ def test_a_planner_that_lost_the_lock_writes_nothing(database: Database, rival: 
         with planning(rival, "fast") as other:
             finish(rival, other)
 
-        with pytest.raises(LostPlanningLock):
+        with pytest.raises(PlanLockLost, match="lost the planning lock"):
             database.run(lambda connection: write(connection, number))
 
     assert rows_of(database, cycles) == []

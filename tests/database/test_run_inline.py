@@ -65,7 +65,7 @@ def test_a_transaction_that_the_handler_broke_is_its_failure(target: int) -> Non
     run = run_write("commit")
 
     assert run.kind == "failed"
-    assert "closed transaction" in str(run.error)
+    assert "transaction is closed" in str(run.error)
 
 
 def test_what_a_handler_enqueues_is_enqueued_when_it_is_done() -> None:

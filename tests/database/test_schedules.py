@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from mayfly.clock import Clock
+from mayfly.clock import Clock, host_now
 from mayfly.db.database import Database
 from mayfly.queue.options import JobValidator
 from mayfly.schedules import fire as schedule_store
@@ -22,7 +22,7 @@ from tests.looking import run
 from tests.recording import watched
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-DOOR = JobValidator(64 << 10, 5)
+VALIDATOR = JobValidator(64 << 10, 5, host_now)
 
 
 class StoppedClock(Clock):
@@ -39,7 +39,7 @@ def set_time(database: Database, at: datetime) -> None:
 
 def fire(database: Database, at: datetime, *entries: ScheduleEntry) -> Fired:
     set_time(database, at)
-    return fire_due(database, entries, DOOR)
+    return fire_due(database, entries, VALIDATOR)
 
 
 def see(database: Database, *lines: str, at: datetime = NOON) -> list[ScheduleEntry]:

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from mayfly import Job, enqueue, handler
 from mayfly.db.database import Database
-from mayfly.errors import DatabaseFailed, TransactionClosed, WriteInTransaction
+from mayfly.errors import DatabaseFailed, RefusedInTransaction, TransactionClosed
 from mayfly.testing import drain, using_database
 from tests.factories import get_row, insert_row
 
@@ -49,7 +49,7 @@ def test_a_write_inside_a_transaction_is_refused() -> None:
 
     enqueue("write")
 
-    with pytest.raises(WriteInTransaction):
+    with pytest.raises(RefusedInTransaction, match=r"^job\.write"):
         drain()
 
 

@@ -40,7 +40,7 @@ def test_the_batch_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyP
         [report] = enqueued_jobs("send_report")
 
     shown = CliRunner().invoke(command, [], standalone_mode=False).output
-    assert report.result == "campaign-7: 3 sent, 1 failed. Told ann@example.com."
+    assert report.result == "campaign-7: 3 sent, 1 failed. Report for ann@example.com."
     assert drained.outcomes == {"done": 5, "dead": 1}
     assert [line.split()[:6] for line in shown.splitlines()] == [
         ["batch", "state", "left", "done", "dead", "cancelled"], ["campaign-7", "complete", "0", "3", "1", "0"],
@@ -62,5 +62,5 @@ def test_the_chain_runs_as_it_stands(tmp_path: Path) -> None:
 
 def test_the_log_says_what_the_page_says() -> None:
     """Word by word."""
-    assert log_messages.batch_completed_event("campaign-7", 3, 1, 0, "send_report").text in PAGE
+    assert log_messages.batch_finished("campaign-7", 3, 1, 0, "send_report").text in PAGE
     assert log_messages.chain_broken(1, "a", "dead", 2).text.partition(": ")[2] in PAGE

@@ -92,7 +92,7 @@ def test_the_nights_of_the_changes_are_as_the_table_says(row: list[str]) -> None
         assert (", ".join(shown) or "-") == expected
 
 
-@pytest.mark.parametrize("row", rows_after("## After a sleep"), ids=lambda row: row[0])
+@pytest.mark.parametrize("row", rows_after("## After downtime"), ids=lambda row: row[0])
 def test_a_sleep_is_made_up_for_as_the_table_says(row: list[str]) -> None:
     """How many jobs, and for when the last."""
     catch_up, said = row

@@ -53,6 +53,6 @@ def test_a_missing_table_says_what_to_run(
         [job] = enqueued_jobs()
 
     assert job.status == "dead"
-    assert "There is no table app_idempotency. If handlers bring it along, run `mayfly migrate --app` once." in str(
+    assert "There is no table app_idempotency. If it belongs to handlers, run `mayfly migrate --app` once." in str(
         job.last_error
     )

@@ -149,7 +149,7 @@ def test_a_dead_job_is_told_once_and_then_that_it_is_over(installation: Installa
     assert_signed(receiver.heard[0])
     detail = json.loads(receiver.heard[0].body)["data"]["detail"]
     assert detail.endswith("is dead (give_up, lane default): no such customer")
-    assert "Told (firing): dead job: job" in installation.log
+    assert "Alert sent (firing): dead job: job" in installation.log
 
     installation.execute("UPDATE mayfly_jobs SET status = 'cancelled' WHERE status = 'dead'")  # somebody saw to it
     installation.dispatch(**webhook(receiver))
@@ -215,7 +215,7 @@ def test_what_one_way_refuses_the_other_tells(embedded: Installation, receiver: 
         embedded.dispatch(**ways)
 
     assert (len(receiver.heard), len(mailbox.mails)) == (1, 1)
-    assert "ERROR: Alerts could not be told by webhook: 127.0.0.1 answered 500" in embedded.log
+    assert "ERROR: Webhook alert delivery failed: 127.0.0.1 answered 500" in embedded.log
 
 
 def test_what_nobody_takes_is_told_by_the_next_cycle(embedded: Installation, receiver: Receiver) -> None:
@@ -230,7 +230,7 @@ def test_what_nobody_takes_is_told_by_the_next_cycle(embedded: Installation, rec
 
     refused, taken = receiver.heard
     assert refused.headers["webhook-id"] == taken.headers["webhook-id"]
-    assert "Told (firing)" in embedded.log
+    assert "Alert sent (firing)" in embedded.log
 
 
 # --- who does not take it ---------------------------------------------------------------------------------
@@ -279,8 +279,8 @@ def test_a_receiver_can_harm_no_cycle(
     assert (cycle.returncode, cycle.stderr) == (plain.returncode, plain.stderr) == (0, "")
     assert embedded.statuses() == {"done": 2, "dead": 2}
     assert seconds_after_the_summary(embedded) < 10 * LIMIT_SECONDS
-    assert "ERROR: Could not see to the heartbeat" in embedded.log
-    assert re.search("ERROR: (Alerts could not be told by webhook|Could not see to alerts)", embedded.log)
+    assert "ERROR: Sending the heartbeat " in embedded.log
+    assert re.search("ERROR: (Webhook alert delivery failed|Sending alerts)", embedded.log)
     assert "/elsewhere" not in receiver.paths
 
 
@@ -300,7 +300,7 @@ def test_a_mail_server_that_says_nothing_harms_no_cycle(embedded: Installation) 
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert seconds_after_the_summary(embedded) < 10 * LIMIT_SECONDS
-    assert re.search("ERROR: Alerts could not be told by mail: 127.0.0.1: .*timed out", embedded.log)
+    assert re.search("ERROR: Mail alert delivery failed: 127.0.0.1: .*timed out", embedded.log)
 
 
 def test_what_does_not_end_by_itself_is_ended(embedded: Installation, receiver: Receiver) -> None:
@@ -311,7 +311,7 @@ def test_what_does_not_end_by_itself_is_ended(embedded: Installation, receiver: 
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert seconds_after_the_summary(embedded) < 10 * LIMIT_SECONDS
-    assert "ERROR: Could not see to the heartbeat within 2 s: given up until the next cycle" in embedded.log
+    assert "ERROR: Sending the heartbeat timed out after 2 s; retrying in the next cycle" in embedded.log
     assert embedded.processes() == []
 
 
@@ -328,7 +328,7 @@ def test_no_secret_reaches_the_log(embedded: Installation, receiver: Receiver) -
         ALERT_SMTP_URL=f"smtp://user:xyzzy-4@127.0.0.1:{free_port()}",
     )
 
-    assert "Alerts could not be told by mail" in embedded.log
+    assert "Mail alert delivery failed" in embedded.log
     assert "xyzzy" not in embedded.log
     assert SECRET not in embedded.log
 

@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_opened_stops_no_job(embedded: Installation, spawn:
     assert (cycle.returncode, cycle.stdout) == (0, "")
     assert embedded.statuses() == {"done": 12}
     assert cycle.stderr.startswith("The log /proc/nowhere/dispatcher.log cannot be written: ")
-    assert cycle.stderr.endswith("or set LOG_DIR. This run goes on without a log.\n")
+    assert cycle.stderr.endswith("or set LOG_DIR. This run continues without a log.\n")
     assert cycle.stderr.count("\n") == 1
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_under_the_database_loses_nothing(small_disk: Path, tmp_path
 
     assert refusal(full) == 1
     assert "cannot write: " in full.stderr
-    assert "Free disk space or make it writable; nothing is lost, the next cycle goes on." in full.stderr
+    assert "Free disk space or make it writable; no job is lost, and the next cycle continues." in full.stderr
     assert (roomy.returncode, roomy.stderr) == (0, "")
     assert installation.statuses() == {"done": 5}
     installation.end()
@@ -192,7 +192,7 @@ def test_a_state_directory_that_others_could_have_laid_out_is_refused(embedded: 
     assert refusal(cycle) == 1
     assert cycle.stderr == (
         f"The state directory {foreign} belongs to another user (uid 1234)."
-        " Remove it or set STATE_DIR to a directory of your own.\n"
+        " Remove it, or set STATE_DIR to your own directory.\n"
     )
     assert list(foreign.iterdir()) == []
 
@@ -216,7 +216,7 @@ def test_a_state_directory_that_cannot_be_made(embedded: Installation, place: st
 
     assert refusal(cycle) == 1
     assert cycle.stderr.startswith(f"The state directory {place} cannot be used: ")
-    assert cycle.stderr.endswith("set STATE_DIR to a directory of your own.\n")
+    assert cycle.stderr.endswith("set STATE_DIR to your own directory.\n")
 
 
 def refusal(process: subprocess.CompletedProcess[str]) -> int:

@@ -101,7 +101,7 @@ def test_a_batch_is_seen_in_summary_and_list(embedded: Installation) -> None:
     facts = json_text.decode(embedded.run("mayfly", "batches", "--json").stdout)
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert "Batch crowd is complete: done=1 dead=0 cancelled=0, report is enqueued" in embedded.log
+    assert "Batch crowd is complete: done=1 dead=0 cancelled=0; report enqueued" in embedded.log
     assert "Batches completed: 1" in embedded.log
     assert listed.stdout.splitlines()[1].split()[:6] == ["crowd", "complete", "0", "1", "0", "0"]
     assert [(each["batch"], each["state"], each["done"]) for each in facts] == [("crowd", "complete", 1)]

@@ -108,9 +108,9 @@ def test_a_filter_of_the_command_line_means_what_it_says(embedded: Installation)
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((), "Say which jobs: by id, group, lane, type, error or age."),
-        (("--yes",), "Say which jobs"),
-        (("--status", "pending"), "Say which jobs"),
+        ((), "Select jobs by id, group, lane, type, error or age"),
+        (("--yes",), "Select jobs by"),
+        (("--status", "pending"), "Select jobs by"),
         (("--status", "done", "--lane", "x"), "'done' is not one of 'pending', 'processing'"),
         (("twelve",), "'twelve' is not a valid integer"),
         (("0",), "id=0: must be a positive integer"),

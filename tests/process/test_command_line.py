@@ -80,7 +80,7 @@ def test_enqueue_reads_json_lines(installation: Installation) -> None:
         (("noop", "--run-at", "2031-05-04T12:00"), "", "is not a time with a zone; write 2026-05-04T12:00+02:00"),
         (("noop", "--run-at", "2031-05-04T12:00Z", "--delay", "5"), "", "omitted if run_at is passed"),
         (("noop", "--priority", "7"), "", "7 is not in the range"),
-        (("noop", "--unique", "for 1h"), "", "unique says something about a unique_key, and there is none"),
+        (("noop", "--unique", "for 1h"), "", "unique='for 1h': must be left out without a unique_key"),
         (("noop", "--unique-key", "u", "--unique", "for ever"), "", "unique='for ever': must be 'until done'"),
         (
             ("noop", "--unique-key", "u", "--on-conflict", "merge"),
@@ -111,7 +111,7 @@ def test_an_unknown_type_is_warned_about_and_enqueued(embedded: Installation) ->
     ran = mayfly(embedded, "enqueue", "slep")
 
     assert ran.returncode == 0
-    assert "did you mean 'sleep'?" in ran.stderr
+    assert "Did you mean 'sleep'?" in ran.stderr
     assert embedded.statuses() == {"pending": 1}
 
 

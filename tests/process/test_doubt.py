@@ -49,7 +49,8 @@ def test_an_application_with_a_send_email_of_its_own_is_told(embedded: Installat
 
     said = embedded.run("mayfly", "doctor", HANDLERS=order).stdout
 
-    assert "Two handlers for send_email: " in said
+    assert "The handler for send_email (" in said
+    assert ") is declared already, as " in said
     assert "handlers.mail.send_email" in said
     assert "shop.send_email" in said
-    assert "Rename one, or leave the module whose handler you do not want out of HANDLERS." in said
+    assert ": rename one, or remove its module from HANDLERS." in said

@@ -128,7 +128,9 @@ def test_a_lane_that_nobody_knows_is_refused(embedded: Installation, options: tu
     refused = embedded.dispatch("--lane", "send_mail", *options)
 
     assert (refused.returncode, refused.stdout) == (64, "")
-    assert refused.stderr == "No lane 'send_mail': it has neither jobs nor settings. Did you mean 'send_email'?\n"
+    assert (
+        refused.stderr == "There is no lane 'send_mail' among the jobs or the settings. Did you mean 'send_email'?\n"
+    )
     assert embedded.statuses() == {"pending": 1}
 
 

@@ -17,7 +17,7 @@ def test_a_type_that_nobody_knows_is_retried_and_then_dead(embedded: Installatio
     job = embedded.job(job_id)
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert (job.status, job.attempts) == ("dead", 2)
-    assert job.last_error == "no handler for type 'sleeep'; did you mean 'sleep'?"
+    assert job.last_error == "no handler for type 'sleeep'. Did you mean 'sleep'?"
     assert [each.outcome for each in embedded.rows(select(attempts))] == ["failed", "failed"]
     assert embedded.log.count("no handler for type 'sleeep'") == 2
 

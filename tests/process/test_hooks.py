@@ -95,10 +95,10 @@ def test_a_hook_that_raises_breaks_no_job(embedded: Installation, type_name: str
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert {embedded.job(each).status for each in ids} == {"done"}
-    assert embedded.log.count(f"Hook {HERE}:raise_before failed at job ") == 1
-    assert f"({type_name}), which goes on: RuntimeError: no span for {type_name}" in embedded.log
-    assert "which goes on: SystemExit: no more" in embedded.log
-    assert embedded.log.count("failed 3 times in all") == 2
+    assert embedded.log.count(f"Hook {HERE}:raise_before failed for job ") == 1
+    assert f"({type_name}); the job continues: RuntimeError: no span for {type_name}" in embedded.log
+    assert "the job continues: SystemExit: no more" in embedded.log
+    assert embedded.log.count("failed 3 times in total") == 2
     assert len(heard(embedded, "before")) == len(heard(embedded, "after")) == 3
 
 
@@ -110,7 +110,7 @@ def test_a_hook_that_hangs_after_a_job_is_interrupted_with_its_runner(embedded: 
     embedded.dispatch(WORKER_TIMEOUT="4", DISPATCH_TIMEOUT="20", HANDLERS=HANDLERS, HOOKS_AFTER=f"{HERE}:hang_after")
 
     assert (embedded.job(job_id).status, embedded.job(job_id).attempts) == ("done", 1)
-    assert "which goes on: Interrupted" in embedded.log
+    assert "the job continues: Interrupted" in embedded.log
 
 
 def test_a_hook_that_hangs_before_a_job_is_on_the_jobs_time(embedded: Installation) -> None:
@@ -144,7 +144,7 @@ def test_a_hook_that_cannot_be_used_is_told_and_left_out(embedded: Installation,
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert {embedded.job(each).status for each in ids} == {"done"}
-    assert f"ERROR: Hook left out: HOOKS_BEFORE={name}: {sentence}" in embedded.log
+    assert f"ERROR: Hook skipped: HOOKS_BEFORE={name}: {sentence}" in embedded.log
     assert f"HOOKS_BEFORE={name}: {sentence}" in doctor.stdout
     assert (doctor.returncode, "Traceback" in doctor.stderr) == (1, False)
     assert ["ok", "hooks", f"HOOKS_AFTER={HERE}:after"] in [line.split() for line in doctor.stdout.splitlines()]

@@ -72,7 +72,7 @@ def leave_stale_page(installation: Installation) -> None:
 OURS = {
     "dispatcher",
     *(f"dispatcher.{module}" for module in ("context", "cycle", "idle", "lock", "summary")),
-    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".log", ".log_messages")),
+    *(f"mayfly{module}" for module in ("", ".clock", ".errors", ".format", ".log", ".log_messages")),
     *(f"mayfly.db{module}" for module in ("", ".connection", ".database", ".errors", ".pool", ".url")),
     *(f"mayfly.db.dialects{module}" for module in ("", ".base")),
     *(f"mayfly.fleet{module}" for module in ("", ".cycles", ".plan_lock")),
@@ -460,9 +460,9 @@ def misspelled_toml(installation: Installation) -> None:
 Arrange = Callable[[Installation], None]
 WORK: dict[str, tuple[Arrange, dict[str, str], str]] = {
     "a due job": (due_job, {}, "Workers spawned: 1"),
-    "a lost job": (lost_job, {}, "Rescued 1 jobs of worker-1"),
+    "a lost job": (lost_job, {}, "Rescued 1 job of worker-1"),
     "a schedule": (schedule, {}, "Pending jobs: 0"),
-    "something to prune": (old_cycle, {}, "Pruned 1 old rows"),
+    "something to prune": (old_cycle, {}, "Pruned 1 old row"),
     "a status page that was left behind": (leave_stale_page, {}, "Pending jobs: 0"),
     "a dispatcher that lingers": (nothing, {"LINGER": "0.1"}, "Pending jobs: 0"),
 }

@@ -173,13 +173,13 @@ def test_jobs_behind_a_key_that_is_used_up_are_in_nobodys_way(limited: Installat
 
     assert limited.statuses() == {"done": 40, "pending": 4980}
     assert {row.claims for row in limited.rows("SELECT claims FROM mayfly_jobs WHERE status = 'pending'")} == {1}
-    assert limited.log.count("Put off") < 100
+    assert limited.log.count("Snoozed ") < 100
     assert "Pending jobs: 0." in second.stdout
 
 
 def test_who_could_only_put_jobs_off_rests_for_other_lanes(limited: Installation) -> None:
     """Only while there are any at work, and it says so."""
-    resting = r"Resting \d\.\d\ds for other lanes: none of the last \d+ jobs could run"
+    resting = r"Pausing \d\.\d\d s for other lanes: none of the last \d+ claimed jobs could start"
     limited.enqueue("mail", '{"account": 42}', count=200)
     assert limited.dispatch(MAX_WORKERS="1").returncode == 0
     assert limited.statuses() == {"done": 20, "pending": 180}
@@ -258,7 +258,7 @@ def test_a_slot_in_use_puts_others_off_and_is_listed(limited: Installation) -> N
 
     assert (other.returncode, other.stderr) == (0, "")
     assert limited.job(second).waiting_for == "limit room: 1 of 1 in use"
-    assert "Put off 1 jobs: limit room: 1 of 1 in use" in limited.log
+    assert "Snoozed 1 job: limit room: 1 of 1 in use" in limited.log
     assert json.loads(listed.stdout) == [{"key": "room", "per": "at once", "used": 1, "most": 1, "opens_at": None}]
     assert [line.split() for line in table.stdout.splitlines()][1:] == [["room", "at", "once", "1", "1"]]
     assert limited.job(first).status == "done"

@@ -132,7 +132,7 @@ def test_the_next_dispatcher_takes_over(installation: Installation) -> None:
     assert set(ran.values()) == {1}
     assert {each.ending for each in installation.rows(select(runners))} == {"ok"}
     assert [each.rescued for each in installation.rows(select(cycles))] == [0, 0]
-    assert "Handed over to the next dispatcher; runners still at work: 1" in installation.log
+    assert "Handed over to the next dispatcher; runners still running: 1" in installation.log
     assert "Skipped" not in installation.log
 
 

@@ -93,7 +93,7 @@ def test_the_log_can_go_to_stdout(embedded: Installation, spawn: str) -> None:
     cycle = embedded.dispatch(LOG_TO="stdout", SPAWN=spawn)
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert re.search(r"\[WORKER worker-\d+-1\] Completed 1 jobs\n", cycle.stdout)
+    assert re.search(r"\[WORKER worker-\d+-1\] Completed 1 job\n", cycle.stdout)
     assert "[DISPATCHER] Dispatch Summary:" in cycle.stdout
     assert "\nprinted by a handler" not in cycle.stdout
     assert cycle.stdout.count("printed by a handler") == 1
@@ -156,7 +156,7 @@ def test_on_a_terminal_a_log_that_goes_to_stdout_is_shown_once(embedded: Install
 
     shown = on_a_terminal(embedded, LOG_TO="stdout")
 
-    assert shown.count("Spawning 1 workers...") == 1
+    assert shown.count("Spawning 1 worker...") == 1
     assert shown.count("Dispatch Summary:") == 1
 
 

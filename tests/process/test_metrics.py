@@ -121,10 +121,10 @@ def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installatio
     printed = embedded.run("mayfly", "metrics", PYTHONPATH=path)
     cycle = embedded.dispatch(PYTHONPATH=path, METRICS_TEXTFILE="x.prom")
 
-    sentence = "Metrics need prometheus_client: pip install 'mayfly-jobs[metrics]' brings it."
+    sentence = "Metrics need prometheus_client, which is not installed. Run `pip install 'mayfly-jobs[metrics]'`."
     assert (printed.returncode, printed.stderr) == (1, f"{sentence}\n")
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
-    assert f"ERROR: Could not see to metrics: {sentence}" in embedded.log
+    assert f"ERROR: Sending metrics failed: {sentence}" in embedded.log
 
 
 # --- the file for node_exporter ---------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_written_harms_no_cycle(embedded: Installation) ->
     cycle = embedded.dispatch(METRICS_TEXTFILE="nowhere/mayfly.prom")
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
-    assert re.search(r"ERROR: Could not see to metrics: METRICS_TEXTFILE .*/nowhere/mayfly.prom cannot", embedded.log)
+    assert re.search(r"ERROR: Sending metrics failed: METRICS_TEXTFILE .*/nowhere/mayfly.prom cannot", embedded.log)
 
 
 def test_doctor_looks_at_the_directory(embedded: Installation) -> None:

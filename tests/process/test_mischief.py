@@ -153,7 +153,7 @@ def test_the_dispatchers_guard_ends_what_is_left(installation: Installation) -> 
     assert (job.status, job.attempts, job.crashes) == ("pending", 1, 0)
     assert job.last_error.startswith("timed out after ")
     assert_unharmed(installation, others)
-    assert "Exceeded 6s timeout: ending 1 workers" in installation.log
+    assert "Exceeded 6s timeout: ending 1 worker" in installation.log
     assert_no_process_left(installation)
 
 
@@ -330,7 +330,7 @@ def test_what_a_handler_prints_is_bounded(embedded: Installation) -> None:
 
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert_unharmed(embedded, chatter)
-    assert "bytes more, which were dropped" in embedded.log
+    assert "more bytes, which were dropped" in embedded.log
     assert 64 << 10 < len(embedded.log) < 128 << 10
 
 

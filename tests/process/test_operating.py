@@ -231,7 +231,7 @@ def test_who_ends_dispatchers_is_in_the_audit(embedded: Installation) -> None:
         (("jobs", "--status", "lost"), "'lost' is not one of"),
         (("jobs", "--limit", "0"), "0 is not in the range"),
         (("jobs", "--older-than", "long"), "'long' is not a duration; write 90s, 5m, 2h or 1d"),
-        (("retry",), "Say which jobs: by id, group, lane, type, error or age."),
+        (("retry",), "Select jobs by id, group, lane, type, error or age"),
         (("discard", "--status", "done", "--lane", "a"), "'done' is not"),
         (("retry", "0"), "id=0: must be a positive integer"),
         (("lanes", "set", "mail", "max_workers=0"), "max_workers=0: must be an integer from 1 to 1000"),

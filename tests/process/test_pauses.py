@@ -47,7 +47,7 @@ def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installatio
     assert (row.status, row.attempts, row.started_at) == ("pending", 0, None)
     assert row.waiting_for == "type sleep is paused: the vendor is down"
     assert installation.job(other).status == "done"
-    assert "Put off 1 jobs: type sleep is paused: the vendor is down" in installation.log
+    assert "Snoozed 1 job: type sleep is paused: the vendor is down" in installation.log
     assert installation.lane_lines()[-1]["snoozed"] == "1"
     assert run(installation, "resume", "type", "sleep") == "Resumed type sleep. 1 job due again.\n"
     installation.dispatch(HANDLERS=handlers)
@@ -91,8 +91,8 @@ def test_a_pause_of_what_nobody_knows_is_doubted(embedded: Installation) -> None
     lane = embedded.run("mayfly", "pause", "lane", "mial")
     of_type = embedded.run("mayfly", "pause", "type", "nope")
 
-    assert lane.stderr == "warning: no lane 'mial' is known here; did you mean 'mail'?\n"
-    assert of_type.stderr == "warning: no type 'nope' is known here; did you mean 'noop'?\n"
+    assert lane.stderr == "warning: no lane 'mial' is known here. Did you mean 'mail'?\n"
+    assert of_type.stderr == "warning: no type 'nope' is known here. Did you mean 'noop'?\n"
     assert (lane.returncode, of_type.returncode) == (0, 0)
     assert len(json.loads(run(embedded, "pauses", "--json"))) == 2
 

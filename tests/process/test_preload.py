@@ -159,8 +159,8 @@ def test_what_an_import_prints_is_in_the_log_and_bounded(embedded: Installation)
     cycle = embedded.dispatch(**give(embedded, "print('hello from odd')\nprint('x' * 1000000)\n"), LOG_TO="stdout")
 
     assert cycle.returncode == 0
-    assert "[DISPATCHER] The import of handlers for lane=default printed: hello from odd" in cycle.stdout
-    assert "bytes more, which were dropped" in cycle.stdout
+    assert "[DISPATCHER] Importing the handlers of lane=default printed: hello from odd" in cycle.stdout
+    assert "more bytes, which were dropped" in cycle.stdout
     assert len(cycle.stdout) < 128 << 10
     for worker in [row.worker_id for row in embedded.rows(select(runners))]:
         assert f"[WORKER {worker}] Starting ephemeral worker" in cycle.stdout
@@ -230,8 +230,8 @@ def test_an_import_that_dies_costs_its_lane_only(
     assert [(row.ending, row.exit_code, row.signal) for row in rows if row.lane == unlucky] == [ending] * 2
     assert_untouched(embedded, lanes[unlucky])
     assert embedded.statuses() == {"done": 2, "pending": 2}
-    assert f"ERROR: The process that imports the handlers for lane={unlucky} " in embedded.log
-    assert "before 2 workers were started" in embedded.log
+    assert f"ERROR: The preload process of lane={unlucky} " in embedded.log
+    assert "before it started 2 workers" in embedded.log
     assert embedded.log.count("Dispatch Summary:") == 1
 
     assert embedded.dispatch(**settings).returncode == 0

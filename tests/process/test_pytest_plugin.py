@@ -204,7 +204,9 @@ def test_a_database_without_test_in_its_name_is_refused(shop: Database, project:
     result = run(project)
 
     result.assert_outcomes(errors=2)
-    result.stdout.fnmatch_lines(["*shop.db has no `test` in its name. Give them one of their own, *"])
+    result.stdout.fnmatch_lines(
+        ["*shop.db has no `test` in its name, and its tables are emptied before each test: use one of its own, *"]
+    )
     result.stdout.no_fnmatch_line("*Traceback*")
     assert payloads(shop) == ["{}"]
 

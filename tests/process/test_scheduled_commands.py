@@ -6,8 +6,8 @@ import psutil
 import pytest
 
 from mayfly.queue.outcome import Retry
+from mayfly.schedules.command import MAX_OUTPUT_BYTES, run_command
 from mayfly.schedules.parse import parse_line
-from mayfly.schedules.run_command import MAX_OUTPUT_BYTES, run_command
 from tests.process.installation import Installation, wait_until
 from tests.process.schedules import write_schedule
 
@@ -80,7 +80,7 @@ def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(tmp_pat
 
     reason = failing(tmp_path, f"sh -c '{script}'", "timeout=2s")
 
-    assert reason.startswith("timed out after 2 s and was ended: sh -c ")
+    assert reason.startswith("timed out after 2 s and was terminated: sh -c ")
     assert reason.endswith("\nwaiting")
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: is_gone(child), "it is gone")
@@ -145,7 +145,7 @@ def test_only_what_a_schedule_file_names_is_run(embedded: Installation, payload:
 
     row = embedded.job(job)
     assert row.status == "dead"
-    assert row.last_error.endswith("in the schedule files of this host: only what they name is run")
+    assert row.last_error.endswith("in the schedule files of this host: only commands in them are run")
     assert not (embedded.home / "hacked").exists()
 
 

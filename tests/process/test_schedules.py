@@ -43,7 +43,7 @@ def test_what_is_due_is_run_in_the_same_cycle(installation: Installation) -> Non
     assert [tuple(row) for row in rows] == [("noop", "default", "done"), ("sleep", "naps", "done")]
     assert "[DISPATCHER] Schedules fired: 2 (noop, sleep)" in installation.log
     assert "[DISPATCHER] Schedules fired: 2, left out: 2" in installation.log
-    assert "Schedule noop: what was due " in installation.log
+    assert "Schedule noop: skipped what was due " in installation.log
 
 
 @pytest.mark.every_database
@@ -174,7 +174,7 @@ def test_a_schedule_is_paused_and_resumed_by_hand(installation: Installation) ->
     installation.dispatch()
 
     assert (paused.returncode, paused.stdout) == (0, "Paused noop.\n")
-    assert "is left out (paused: the printer burns)" in installation.log
+    assert " UTC (paused: the printer burns)" in installation.log
     assert ": the printer burns\n" in listed
     assert [(each.returncode, each.stdout) for each in resumed] == [
         (0, "Resumed noop.\n"),
@@ -201,7 +201,7 @@ def test_a_schedule_is_run_now(installation: Installation) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("pause", "nop"), "No schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
+        (("pause", "nop"), "There is no schedule 'nop' in the files of SCHEDULE_FILES. Did you mean 'noop'?"),
         (("resume", "nop"), "Did you mean 'noop'?"),
         (("run-now", "nop"), "Did you mean 'noop'?"),
         (("pause", "noop", "--until", "tomorrow"), "'tomorrow' is not a time with a zone"),

@@ -23,7 +23,7 @@ def test_a_dispatcher_that_is_stopped_gives_jobs_back(installation: Installation
     assert [found[each].status for each in ids] == ["done", "pending", "pending"]
     assert [found[each].attempts for each in ids] == [1, 0, 0]
     assert [found[each].worker_id for each in ids[1:]] == [None, None]
-    assert "[DISPATCHER] WARNING: Received SIGTERM: stopping 1 workers, giving their jobs back" in installation.log
+    assert "[DISPATCHER] WARNING: Received SIGTERM: stopping 1 worker, releasing unfinished jobs" in installation.log
     assert "Dispatch Summary:" in installation.log
     assert [(row.exit_code, row.spawned) for row in installation.rows(select(cycles))] == [(0, 1)]
     assert [row.ending for row in installation.rows(select(runners))] == ["ok"]
@@ -96,7 +96,7 @@ def test_a_runner_that_is_stopped_alone_ends_well(embedded: Installation) -> Non
     assert [embedded.job(each).claims for each in ids] == [1, 2, 2]
     assert embedded.statuses() == {"done": 3}
     assert [row.ending for row in embedded.rows(select(runners))] == ["ok", "ok"]
-    assert "Received SIGTERM: claiming nothing more" in embedded.log
+    assert "Received SIGTERM: claiming no more jobs" in embedded.log
 
 
 def stopped_batch(installation: Installation) -> list[int]:

@@ -147,7 +147,7 @@ def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
     )
 
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 3})
-    assert "ERROR: Could not see to traces: the collector at OTLP_ENDPOINT did not accept" in embedded.log
+    assert "ERROR: Sending traces failed: the collector at OTLP_ENDPOINT did not accept" in embedded.log
 
 
 def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installation) -> None:
@@ -174,6 +174,6 @@ def test_without_the_extra_a_sentence_says_what_to_install(embedded: Installatio
     cycle = embedded.dispatch(PYTHONPATH=path, OTLP_ENDPOINT="http://127.0.0.1:4318")
 
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 1})
-    sentence = "OTLP_ENDPOINT needs OpenTelemetry: pip install 'mayfly-jobs[otel]' brings it."
-    assert f"ERROR: No traces: {sentence}" in embedded.log
-    assert f"ERROR: Could not see to traces: {sentence}" in embedded.log
+    sentence = "OTLP_ENDPOINT needs OpenTelemetry, which is not installed. Run `pip install 'mayfly-jobs[otel]'`."
+    assert f"ERROR: Tracing disabled: {sentence}" in embedded.log
+    assert f"ERROR: Sending traces failed: {sentence}" in embedded.log

@@ -40,7 +40,7 @@ def test_a_handlers_rows_go_with_its_failure(ledger: Installation) -> None:
         "book_then_fail_later": ("pending", 1, "RuntimeError: failed after the block"),
         "book_then_snooze": ("pending", 0, None),
         "book_then_miss": ("pending", 1, "no_such_table"),
-        "book_and_commit": ("pending", 1, "closed transaction"),
+        "book_and_commit": ("pending", 1, "transaction is closed"),
         "booked": ("done", 1, None),
     }
     ids = {type_name: ledger.enqueue(type_name)[0] for type_name in endings}

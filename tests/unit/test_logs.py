@@ -241,7 +241,7 @@ def test_a_log_that_cannot_be_opened_is_told_once(
     said = capfd.readouterr().err
 
     assert said.startswith(f"The log {log_dir}/{LOG_NAME} cannot be written: ")
-    assert said.endswith("free disk space, or set LOG_DIR. This run goes on without a log.\n")
+    assert said.endswith("free disk space, or set LOG_DIR. This run continues without a log.\n")
     assert said.count("\n") == 1
 
 

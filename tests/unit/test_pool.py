@@ -33,7 +33,7 @@ def test_whoever_finds_none_left_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     connections.take()
     connections.take()
 
-    with pytest.raises(ConnectionsUsedUp, match=r"^All 2 connections of this process were in use for 0 s\. Let its"):
+    with pytest.raises(ConnectionsUsedUp, match=r"^All 2 connections were in use for 0 s\. Use fewer threads"):
         connections.take()
 
 

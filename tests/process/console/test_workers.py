@@ -173,7 +173,7 @@ def test_only_external_lanes_are_pulled(api: Api) -> None:
     answer = api.post("/pull", {"lanes": ["outside", "default"]})
 
     assert answer.status == 422
-    assert "'default' is not marked as external" in answer.json["detail"]
+    assert "'default' is not external" in answer.json["detail"]
 
 
 def test_numbers_are_clamped(api: Api) -> None:

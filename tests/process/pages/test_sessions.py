@@ -22,7 +22,7 @@ def test_the_console_refuses_to_start_without_a_password(embedded: Installation)
     plain = embedded.run("console", CONSOLE_PASSWORD_HASH=PASSWORD)
 
     assert (bare.returncode, plain.returncode) == (64, 64)
-    assert "set CONSOLE_PASSWORD_HASH to what `mayfly password` prints" in bare.stderr
+    assert "set CONSOLE_PASSWORD_HASH to the output of `mayfly password`" in bare.stderr
     assert PASSWORD not in plain.stderr
 
 

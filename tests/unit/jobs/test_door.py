@@ -19,7 +19,7 @@ from mayfly.queue.options import JobValidator, describe_payload_errors
 from mayfly.registry import Handler
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-DOOR = JobValidator(payload_limit=1024, max_attempts=5)
+VALIDATOR = JobValidator(payload_limit=1024, max_attempts=5, now=lambda: NOON)
 SECRET = "hunter2"
 
 
@@ -45,7 +45,7 @@ MAIL = Handler("mail", send, takes_payload=True, model=Letter)
 
 
 def admit(payload: object = MappingProxyType({}), handler: Handler | None = None, /, **options: Any) -> NewJob:
-    return DOOR.admit(options.pop("type_name", "mail"), payload, handler, **options)
+    return VALIDATOR.validate(options.pop("type_name", "mail"), payload, handler, **options)
 
 
 def refusal(payload: object = MappingProxyType({}), handler: Handler | None = None, /, **options: Any) -> str:
@@ -110,7 +110,7 @@ def test_a_payload_is_kept_as_it_came() -> None:
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
 def test_any_text_may_be_in_a_payload(payload: dict[str, str]) -> None:
     """NUL and four-byte characters included: kept, escaped where a database can't."""
-    text = JobValidator(1 << 20, 5).admit("mail", payload, None).payload
+    text = JobValidator(1 << 20, 5, lambda: NOON).validate("mail", payload, None).payload
 
     assert b"\x00" not in text.encode("utf-8", "strict")
 

@@ -159,8 +159,10 @@ def test_what_a_due_job_once_waited_for_is_over() -> None:
         (make_known(last_cycle_at=NOON - 7 * MINUTE), "No cycle for 7 min: is cron running? See `mayfly doctor`."),
         (make_known(has_handler=False), "No handler for type 'send_email' is known here."),
         (
-            make_known(has_handler=False, nearest_type="send_mail", broken_modules={"a": "ImportError: b"}),
-            "No handler for type 'send_email' is known here; did you mean 'send_mail'? a cannot be imported:"
+            make_known(
+                has_handler=False, handler_hint=" Did you mean 'send_mail'?", broken_modules={"a": "ImportError: b"}
+            ),
+            "No handler for type 'send_email' is known here. Did you mean 'send_mail'? a cannot be imported:"
             " ImportError: b.",
         ),
         (make_known(crashes=2), "It waits for a runner of its own: it crashed its runner 2 times."),

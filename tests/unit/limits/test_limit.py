@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from mayfly import Job, concurrency, handler, rate
-from mayfly.errors import BadLimit, BadPayload, MayflyError
+from mayfly.clock import host_now
+from mayfly.errors import BadDeclaration, BadPayload, MayflyError
 from mayfly.limits.limit import Limit, NoKey, limit_request, strictest
 from mayfly.queue.options import JobValidator
 from mayfly.registry import declared
 
-DOOR = JobValidator(payload_limit=1 << 16, max_attempts=5)
+VALIDATOR = JobValidator(payload_limit=1 << 16, max_attempts=5, now=host_now)
 
 
 def test_a_key_is_filled_from_the_payload() -> None:
@@ -50,14 +51,14 @@ def test_enqueue_refuses_what_its_limits_cannot_be_said_of() -> None:
     with pytest.raises(
         BadPayload, match=r"limited is refused: its limit 'smtp:\{account\}' needs the field 'account'"
     ):
-        DOOR.admit("limited", {}, declared()["limited"])
-    assert DOOR.admit("limited", {"account": 1}, declared()["limited"]).payload == '{"account":1}'
+        VALIDATOR.validate("limited", {}, declared()["limited"])
+    assert VALIDATOR.validate("limited", {"account": 1}, declared()["limited"]).payload == '{"account":1}'
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "2", None, 10**10])
 def test_the_number_is_an_integer_of_one_or_more(most: Any) -> None:
     """Nothing else means anything, and the column holds no more."""
-    with pytest.raises(BadLimit, match="how many must be an integer of 1 or more"):
+    with pytest.raises(BadDeclaration, match="how many must be an integer of 1 or more"):
         concurrency("smtp", most)
 
 
@@ -77,7 +78,7 @@ def test_the_number_is_an_integer_of_one_or_more(most: Any) -> None:
 )
 def test_a_template_that_no_payload_could_fill_is_refused(template: Any, reason: str) -> None:
     """Where it is declared, and not when the first job comes."""
-    with pytest.raises(BadLimit, match=reason):
+    with pytest.raises(BadDeclaration, match=reason):
         concurrency(template, 1)
 
 
@@ -94,7 +95,7 @@ def test_a_template_that_no_payload_could_fill_is_refused(template: Any, reason:
 )
 def test_an_unknown_window_is_refused(options: dict[str, Any], reason: str) -> None:
     """With what there is."""
-    with pytest.raises(BadLimit, match=reason):
+    with pytest.raises(BadDeclaration, match=reason):
         rate("sender", 1, **options)
 
 

@@ -143,7 +143,7 @@ def test_an_async_handler_is_awaited() -> None:
     @handler("ping")
     async def ping(job: Job) -> str:
         await asyncio.sleep(0)
-        with pytest.raises(MayflyError, match="would hold up every other job on the event loop"):
+        with pytest.raises(MayflyError, match="would block every other job on the event loop"):
             job.transaction()
         return "pong"
 
@@ -199,7 +199,7 @@ def test_the_database_of_the_settings_is_never_touched(tmp_path: Path) -> None:
         with job.transaction():
             pass
 
-    with pytest.raises(NeedsTestDatabase, match="give the test the fixture `mayfly_db`"):
+    with pytest.raises(NeedsTestDatabase, match="use the fixture `mayfly_db`"):
         run_inline(needy)
 
     assert list(tmp_path.iterdir()) == []
@@ -214,9 +214,9 @@ def test_an_unknown_handler_is_a_sentence() -> None:
     @handler("send_letter")
     def send_letter(_job: Job) -> None: ...
 
-    with pytest.raises(UnknownHandler, match=r"No handler for type 'send_leter'; did you mean 'send_letter'\?"):
+    with pytest.raises(UnknownHandler, match=r"No handler for type 'send_leter'\. Did you mean 'send_letter'\?"):
         run_inline("send_leter")
-    with pytest.raises(UnknownHandler, match=r"undeclared at 0x\w+>: is it declared with @handler\?"):
+    with pytest.raises(UnknownHandler, match=r"undeclared at 0x\w+>\. Is it declared with @handler\?"):
         run_inline(undeclared)
 
 
@@ -245,4 +245,4 @@ def test_hooks_are_told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     run = run_inline(heard)
 
     assert (run.kind, HEARD) == ("done", ["before heard", "heard", "after heard: done"])
-    assert "after failed at job 1 (heard), which goes on: RuntimeError: told" in capsys.readouterr().err
+    assert "after failed for job 1 (heard); the job continues: RuntimeError: told" in capsys.readouterr().err

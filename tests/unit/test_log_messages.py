@@ -44,7 +44,7 @@ def test_the_dispatchers_phrases_are_kept(event: LogMessage, phrase: str) -> Non
     [
         (log_messages.worker_started("default"), f"[WORKER {WORKER}] Starting ephemeral worker"),
         (log_messages.processing(5), "Processing 5 jobs..."),
-        (log_messages.batch_completed({"done": 4, "failed": 1}), "Completed 4 jobs, 1 retry"),
+        (log_messages.jobs_completed({"done": 4, "failed": 1}), "Completed 4 jobs, 1 retry"),
         (log_messages.lost_lease(7, "mail"), "lost lease"),
         (log_messages.backlog_remains(3), "backlog remains"),
     ],
@@ -57,15 +57,16 @@ def test_the_runners_phrases_are_kept(event: LogMessage, phrase: str) -> None:
 @pytest.mark.parametrize(
     ("outcomes", "text"),
     [
+        ({"done": 1, "failed": 1}, "Completed 1 job, 1 retry"),
         ({}, "Completed 0 jobs"),
         ({"done": 5}, "Completed 5 jobs"),
-        ({"failed": 2}, "Completed 0 jobs, 2 retry"),
+        ({"failed": 2}, "Completed 0 jobs, 2 retries"),
         ({"timed out": 1, "done": 3, "dead": 1, "released": 4}, "Completed 3 jobs, 1 dead, 4 released, 1 timeout"),
     ],
 )
 def test_a_batch_says_what_was_not_zero(outcomes: dict[str, int], text: str) -> None:
     """Each kind of outcome with its number, done ones first."""
-    assert log_messages.batch_completed(outcomes).text == text
+    assert log_messages.jobs_completed(outcomes).text == text
 
 
 def test_each_cut_is_told() -> None:
