@@ -221,7 +221,7 @@ def _key(field: str, given: str | None) -> str | None:
 
 def _at_least_one(field: str, given: int) -> int:
     if not isinstance(given, int) or isinstance(given, bool) or not 1 <= given <= 1000:
-        raise BadField(field, given, "a whole number from 1 to 1000")
+        raise BadField(field, given, "an integer, 1–1000")
     return given
 
 
@@ -292,7 +292,7 @@ def due_at(options: JobOptions, now: Now) -> datetime | None:
     if delay is None:
         return utc("run_at", run_at)
     if run_at is not None:
-        raise BadField("delay", delay, "left out where run_at is given")
+        raise BadField("delay", delay, "omitted if run_at is passed")
     return now() + timedelta_of("delay", delay)
 
 
@@ -304,7 +304,7 @@ def expiry(options: JobOptions, due: datetime | None, now: Now) -> datetime | No
     asked_at = now()
     if expires_in is not None:
         if expires_at is not None:
-            raise BadField("expires_in", expires_in, "left out where expires_at is given")
+            raise BadField("expires_in", expires_in, "omitted if expires_at is passed")
         time = timedelta_of("expires_in", expires_in)
         if time <= timedelta(0):
             raise BadField("expires_in", expires_in, "more than 0 seconds")
