@@ -31,25 +31,25 @@ COMMIT_UNKNOWN_PAGE = (
 INTERNAL_ERROR = "This is a bug in Mayfly; the log of the console has the details."
 
 
-class ProblemKind(NamedTuple):
+class ProblemTitle(NamedTuple):
     title: str
     code: str  # for programs: it stays, whatever becomes of the texts
 
 
 KINDS = {
-    400: ProblemKind("Bad request", "bad_request"),
-    401: ProblemKind("Unauthorized", "unauthorized"),
-    403: ProblemKind("Forbidden", "forbidden"),
-    404: ProblemKind("Not found", "not_found"),
-    405: ProblemKind("Method not allowed", "method_not_allowed"),
-    409: ProblemKind("Conflict", "conflict"),
-    413: ProblemKind("Content too large", "content_too_large"),
-    422: ProblemKind("Invalid request", "invalid_request"),
-    429: ProblemKind("Too many requests", "rate_limited"),
-    500: ProblemKind("Internal error", "internal_error"),
-    503: ProblemKind("Database unavailable", "database_unavailable"),
+    400: ProblemTitle("Bad request", "bad_request"),
+    401: ProblemTitle("Unauthorized", "unauthorized"),
+    403: ProblemTitle("Forbidden", "forbidden"),
+    404: ProblemTitle("Not found", "not_found"),
+    405: ProblemTitle("Method not allowed", "method_not_allowed"),
+    409: ProblemTitle("Conflict", "conflict"),
+    413: ProblemTitle("Content too large", "content_too_large"),
+    422: ProblemTitle("Invalid request", "invalid_request"),
+    429: ProblemTitle("Too many requests", "rate_limited"),
+    500: ProblemTitle("Internal error", "internal_error"),
+    503: ProblemTitle("Database unavailable", "database_unavailable"),
 }
-UNKNOWN_KIND = ProblemKind("Error", "error")
+UNKNOWN_KIND = ProblemTitle("Error", "error")
 
 # The first class that fits decides.
 ERRORS: Sequence[tuple[type[MayflyError], int, str]] = (

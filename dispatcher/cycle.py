@@ -165,7 +165,7 @@ class Cycle:
     def _prepare(self) -> None:
         # Here, as in the methods below: an idle minute must not pay for these imports.
         from dispatcher.linger import Linger
-        from dispatcher.steps import Batches, LongLanes, PausedLanes, Prune, Schedules, Totals
+        from dispatcher.steps import BatchStep, LongLanes, PausedLanes, Prune, ScheduleStep, Totals
         from dispatcher.supervise import Supervisor
         from mayfly.fleet.dispatchers import Dispatcher
 
@@ -174,8 +174,8 @@ class Cycle:
         lingers = self.context.settings.longest_linger > 0
         self.lock.sign(Dispatcher(self.context.process, lingers).as_text())
         self.linger = Linger(self)
-        others = (Batches(self), LongLanes(self), Prune(self), Totals(self))
-        self.steps = [Schedules(self), PausedLanes(self), self.linger, *others]
+        others = (BatchStep(self), LongLanes(self), Prune(self), Totals(self))
+        self.steps = [ScheduleStep(self), PausedLanes(self), self.linger, *others]
 
     def _rescue_and_plan(self) -> None:
         """Jobs of dead runners and of due schedules are pending before anything is counted."""

@@ -51,7 +51,7 @@ class CycleStep:
         return []
 
 
-class Schedules(CycleStep):
+class ScheduleStep(CycleStep):
     """Fire due schedules, and note for idle cycles when the next one is due."""
 
     fired = 0
@@ -99,7 +99,7 @@ class PausedLanes(CycleStep):
         return [f"Paused lanes: {', '.join(paused)}"] if paused else []
 
 
-class Batches(CycleStep):
+class BatchStep(CycleStep):
     """Complete batches whose last runner died after it settled their last job."""
 
     completed = 0
