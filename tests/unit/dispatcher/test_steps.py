@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.steps import Batches, CycleStep, LongLanes, PausedLanes, Schedules
+from dispatcher.steps import Batches, CycleStep, LongLanes, PausedLanes, ScheduleStep
 
 
 def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
@@ -22,9 +22,9 @@ def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
 @pytest.mark.parametrize(
     ("step", "lines"),
     [
-        (make_step(Schedules), []),
-        (make_step(Schedules, fired=3), ["Schedules fired: 3, left out: 0"]),
-        (make_step(Schedules, skipped=1), ["Schedules fired: 0, left out: 1"]),
+        (make_step(ScheduleStep), []),
+        (make_step(ScheduleStep, fired=3), ["ScheduleStep fired: 3, left out: 0"]),
+        (make_step(ScheduleStep, skipped=1), ["ScheduleStep fired: 0, left out: 1"]),
         (make_step(PausedLanes), []),
         (make_step(PausedLanes, paused=("imports", "mail")), ["Paused lanes: imports, mail"]),
         (make_step(Batches), []),
