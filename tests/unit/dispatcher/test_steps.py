@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.steps import Batches, CycleStep, LongLanes, PausedLanes, ScheduleStep
+from dispatcher.steps import BatchStep, CycleStep, LongLanes, PausedLanes, ScheduleStep
 
 
 def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
@@ -23,12 +23,12 @@ def make_step(kind: type[CycleStep], **figures: Any) -> CycleStep:
     ("step", "lines"),
     [
         (make_step(ScheduleStep), []),
-        (make_step(ScheduleStep, fired=3), ["ScheduleStep fired: 3, left out: 0"]),
-        (make_step(ScheduleStep, skipped=1), ["ScheduleStep fired: 0, left out: 1"]),
+        (make_step(ScheduleStep, fired=3), ["Schedules fired: 3, left out: 0"]),
+        (make_step(ScheduleStep, skipped=1), ["Schedules fired: 0, left out: 1"]),
         (make_step(PausedLanes), []),
         (make_step(PausedLanes, paused=("imports", "mail")), ["Paused lanes: imports, mail"]),
-        (make_step(Batches), []),
-        (make_step(Batches, completed=2), ["Batches completed: 2"]),
+        (make_step(BatchStep), []),
+        (make_step(BatchStep, completed=2), ["Batches completed: 2"]),
         (make_step(LongLanes), []),
         (make_step(LongLanes, left_running=["a runner"]), ["Left running: 1"]),
     ],
