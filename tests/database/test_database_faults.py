@@ -64,7 +64,7 @@ def test_a_statement_that_somebody_cancels_is_an_error_of_ours(database: Databas
     canceller = threading.Thread(target=cancel)
     canceller.start()
     try:
-        with pytest.raises(DatabaseFailed, match="was not expected"):
+        with pytest.raises(DatabaseFailed, match="returned an unexpected error"):
             database.run(work)
     finally:
         has_ended.set()
