@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import random
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zlib import crc32
 
-from mayfly.clock import monotonic, pause, pause_between
+from mayfly.clock import monotonic, pause_between
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.fleet.runners import Assignment, renew_heartbeat, take_over
@@ -30,8 +29,8 @@ from runner.settle_buffer import SettleBuffer
 MAX_CLAIM = 1000
 TARGET_BATCH_SECONDS = 0.5  # a runner holds about this much of its own work
 HEARTBEAT_SECONDS = 10.0
-EMPTY_TRIES = 4
-EMPTY_PAUSE_SECONDS = 0.01
+LOCKED_TIMEOUT_SECONDS = 2.0  # how long a claim is repeated while other runners have locked all due jobs
+LOCKED_PAUSE_SECONDS = (0.01, 0.1)  # between two tries: the first and the longest
 
 MIN_BATCH_FOR_CLAIM_LOCK = 100  # jobs: a smaller claim ends before it is in the way of others
 LOCK_TIMEOUT_SECONDS = 0.1
@@ -189,15 +188,16 @@ class Claims:
     def next(self) -> list[Job]:
         """For a runner that holds no jobs. An empty result means that the lane is empty.
 
-        If jobs were due and rivals had locked them all, the claim is repeated a few times.
+        If jobs were due and other runners had locked them all, the claim is repeated for a while: a runner that
+        left now would leave to the next cycle what the others do not claim.
         """
         if self._timed_jobs:
             self._size = next_claim_size(self._size, self._timed_jobs, monotonic() - self._claimed_at)
         batch = self._claim_batch(self._size)
-        for tries in range(1, EMPTY_TRIES):
-            if batch or not self._was_due:
-                break
-            pause(random.uniform(0.5, 1) * EMPTY_PAUSE_SECONDS * tries)  # noqa: S311 - spreads rivals
+        until, (wait, max_wait) = monotonic() + LOCKED_TIMEOUT_SECONDS, LOCKED_PAUSE_SECONDS
+        while not batch and self._was_due and monotonic() < until:
+            pause_between(wait / 2, wait)
+            wait = min(2 * wait, max_wait)
             batch = self._claim_batch(self._size)
         self._timed_jobs = len(batch)
         self._note(batch)

@@ -17,7 +17,7 @@ from mayfly.process.identity import Host, Process, this_host, this_process
 from mayfly.queue.claim import Claimant, ClaimCursor, Claimed, claim, jobs_from
 from mayfly.queue.outcome import Settler
 from mayfly.schema import metadata as tables
-from runner.claims import Claims, PauseCache
+from runner.claims import Claims
 from runner.guard import RunnerDeadline
 from runner.job_runtime import MainThreadRuntime, RuntimeContext
 from runner.settle_buffer import SettleBuffer
@@ -61,12 +61,12 @@ def make_settler(worker_id: str = "worker-1", cycle_id: int = CYCLE) -> Settler:
     return Settler(worker_id, cycle_id, totals_key=worker_id)
 
 
-def make_claims(database: Database, pauses: PauseCache | None = None) -> Claims:
+def make_claims(database: Database, **options: Any) -> Claims:
     """Those of a runner that was just planned."""
     insert_runner(database)
     lease_until = database.clock.now() + timedelta(hours=1)
-    told = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
-    return Claims(database, SettleBuffer(database, make_settler(), silent_log()), told, 5, pauses=pauses)
+    assignment = Assignment("worker-1", "default", CYCLE, deadline=0, window_seconds=50, lease_until=lease_until)
+    return Claims(database, SettleBuffer(database, make_settler(), silent_log()), assignment, 5, **options)
 
 
 def make_runtime(database: Database, worker_id: str = "worker-1") -> MainThreadRuntime:

@@ -1,22 +1,34 @@
 """Many runners at one table: each job is claimed once, nobody waits, and no deadlock reaches a caller."""
 
 from collections import Counter
+from contextlib import ExitStack
 from functools import partial
 
 from sqlalchemy import text
 
 from mayfly.clock import pause
 from mayfly.db.database import Database
+from mayfly.job import Job
 from mayfly.queue.claim import claim, jobs_from
 from mayfly.queue.count import has_due
 from mayfly.queue.outcome import DONE, Settlement
 from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
-from tests.database.factories import claim_jobs, in_threads, make_claimant, make_settler, rows_of, servers_only
+from runner.claims import Claim
+from tests.database.factories import (
+    claim_jobs,
+    in_threads,
+    make_claimant,
+    make_claims,
+    make_settler,
+    rows_of,
+    servers_only,
+)
 from tests.factories import insert_rows
 
 CROWD = 2000
 RUNNERS = 8
+MANY_CLAIMS = 8  # about 0.4 s
 
 
 @servers_only
@@ -46,6 +58,33 @@ def test_a_claim_locks_no_row_that_it_does_not_take(database: Database, rival: D
 
     assert [job.id for job in first] == rows[:10]
     assert [job.id for job in second] == rows[10:20]
+
+
+@servers_only
+def test_a_claim_is_repeated_while_others_hold_all_due_jobs(database: Database, rival: Database) -> None:
+    """The job that a rival locked and did not take is claimed, even if the rival's transaction took long."""
+    rows = insert_rows(database, 1)
+    claims_made = []
+
+    with ExitStack() as holding:
+
+        def count_claims(claim: Claim) -> Claim:
+            def counted(size: int) -> list[Job]:
+                batch = claim(size)
+                claims_made.append(len(batch))
+                if len(claims_made) == MANY_CLAIMS:
+                    holding.close()
+                return batch
+
+            return counted
+
+        locked = holding.enter_context(rival.transaction())
+        locked.execute(text("SELECT id FROM mayfly_jobs WHERE id = :id FOR UPDATE"), {"id": rows[0]})
+
+        batch = make_claims(database, middleware=[count_claims]).next()
+
+    assert [job.id for job in batch] == rows
+    assert claims_made == [0] * MANY_CLAIMS + [1]
 
 
 def test_eight_runners_share_a_lane(migrated_url: str, database: Database) -> None:

@@ -136,7 +136,7 @@ def test_more_than_a_slice_comes_back(database: Database, monkeypatch: pytest.Mo
 def test_a_runner_of_a_paused_lane_claims_nothing(database: Database) -> None:
     """Paused after it was planned, and before it began."""
     insert_rows(database, 3)
-    claims = make_claims(database, PauseCache("default", database))
+    claims = make_claims(database, pauses=PauseCache("default", database))
     add_pause(database, LANE, "default")
 
     assert (claims.next(), claims.more(2)) == ([], [])
@@ -148,7 +148,7 @@ def test_a_runner_notices_a_pause_with_its_next_sign_of_life(
 ) -> None:
     """What it has claimed by then is run; then it claims no more."""
     insert_rows(database, 20)
-    claims = make_claims(database, PauseCache("default", database))
+    claims = make_claims(database, pauses=PauseCache("default", database))
     before = len(claims.next())
     add_pause(database, LANE, "default")
     monkeypatch.setattr("runner.claims.HEARTBEAT_SECONDS", 0.0)
@@ -164,7 +164,7 @@ def test_a_runner_knows_the_paused_types(database: Database) -> None:
     add_pause(database, LANE, "mail")
     insert_rows(database, 1)
     pausing = PauseCache("default", database)
-    claims = make_claims(database, pausing)
+    claims = make_claims(database, pauses=pausing)
 
     claimed = claims.next()
     snoozed: list[Outcome] = []

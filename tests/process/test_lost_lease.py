@@ -15,8 +15,6 @@ from sqlalchemy import Row, select
 from mayfly.schema.metadata import jobs, locks, runners
 from tests.process.installation import Installation, StartedProcess, wait_until
 
-GUARD_SECONDS = 5
-SHORT = {"WORKER_TIMEOUT": f"{GUARD_SECONDS}", "DISPATCH_TIMEOUT": "6"}
 GATED = '{"gate": "go"}'  # runs until `release_latch`
 GATED_AND_BOOKED = '{"gate": "go", "booked": true}'
 SOON = {"BACKOFF_BASE": "0.05"}
@@ -52,10 +50,10 @@ def stopped(process: StartedProcess) -> Iterator[None]:
         each.resume()
 
 
-def await_lease(installation: Installation, seconds: float) -> datetime:
-    """Make it so many seconds from the claim on, and wait until they are over; when that was."""
-    [locked_at] = set(installation.rows(select(jobs.c.locked_at).where(jobs.c.status == "processing")))
-    lease_until: datetime = locked_at[0] + timedelta(seconds=seconds)
+def end_leases(installation: Installation) -> datetime:
+    """Make them end with the claim itself, that is, before now; when that was."""
+    [claimed] = set(installation.rows(select(jobs.c.locked_at).where(jobs.c.status == "processing")))
+    lease_until: datetime = claimed.locked_at
     for table in ("mayfly_jobs", "mayfly_runners"):
         at = f"{lease_until:%Y-%m-%d %H:%M:%S.%f}"
         installation.execute(f"UPDATE {table} SET lease_until = '{at}' WHERE lease_until IS NOT NULL")
@@ -80,12 +78,12 @@ def finish_elsewhere(installation: Installation) -> None:
 def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installation) -> None:
     """Another host has finished its job; when it goes on it changes no row, and the log says `lost lease`."""
     installation.enqueue("witnessed", GATED)
-    cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
+    cycle = installation.start("dispatcher", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
         installation.release_latch()
-        await_lease(installation, GUARD_SECONDS + 1)
+        end_leases(installation)
         finish_elsewhere(installation)
         settled = everything(installation)
     cycle.communicate(timeout=60)
@@ -102,12 +100,12 @@ def test_what_a_stopped_runner_wrote_in_its_transaction_is_undone(installation: 
     """On SQLite there is no other host: whoever is stopped there in a transaction holds the only file."""
     installation.execute("CREATE TABLE test_ledger (job_id BIGINT)")
     job_id = installation.enqueue("witnessed", GATED_AND_BOOKED)[0]
-    cycle = installation.start("dispatcher", HOST_NAME="anna", **SHORT)
+    cycle = installation.start("dispatcher", HOST_NAME="anna")
     wait_until(lambda: runs(installation), "the job runs")
 
     with stopped(cycle):
         installation.release_latch()
-        await_lease(installation, GUARD_SECONDS + 1)
+        end_leases(installation)
         finish_elsewhere(installation)
         settled = everything(installation)
     cycle.communicate(timeout=60)
@@ -126,7 +124,7 @@ def test_a_runner_that_slept_through_its_lease_says_so(installation: Installatio
 
     with ExitStack() as elsewhere:
         with stopped(runner):
-            expire_leases(installation)
+            end_leases(installation)
             cycle = installation.start("dispatcher", HOST_NAME="bert", **AT_ONCE)
             wait_until(lambda: len(runs(installation)) == 2, "the job runs elsewhere")
             elsewhere.enter_context(stopped(cycle))
@@ -155,7 +153,7 @@ def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) 
 
     with stopped(runner):
         installation.release_latch()
-        expire_leases(installation)
+        end_leases(installation)
         finish_elsewhere(installation)
         settled = everything(installation)
     _, complained = runner.communicate(timeout=60)
@@ -164,11 +162,6 @@ def test_what_it_wrote_in_its_transaction_is_undone(installation: Installation) 
     assert (runner.returncode, complained) == (0, "")
     assert installation.rows("SELECT job_id FROM test_ledger") == [(job_id,)]
     assert f"Job {job_id} (witnessed): lost lease, nothing was changed" in installation.log
-
-
-def expire_leases(installation: Installation) -> None:
-    installation.execute("UPDATE mayfly_jobs SET lease_until = created_at WHERE lease_until IS NOT NULL")
-    installation.execute("UPDATE mayfly_runners SET lease_until = planned_at")
 
 
 # --- liveness ---------------------------------------------------------------------------------------------
@@ -215,7 +208,7 @@ def test_another_host_waits_for_the_lease(installation: Installation) -> None:
 
     installation.dispatch(HOST_NAME="bert", **SOON)
     untouched = [installation.job(job_id).status for job_id in ids]
-    lease_until = await_lease(installation, 0)
+    lease_until = end_leases(installation)
     finish_elsewhere(installation)
 
     assert untouched == ["done", "processing", "processing"]
