@@ -14,10 +14,10 @@ import freezegun
 import pytest
 
 from tests import failure_report
+from tests.database_pool import Shelf
 from tests.databases import Databases
-from tests.examples import use_profile
+from tests.hypothesis_profiles import use_profile
 from tests.servers import PRIVATE, PrivateServer, Unavailable, engine_names, server_url
-from tests.shelf import Shelf
 
 Report = dict[str, dict[str, str]]
 

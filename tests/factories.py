@@ -11,7 +11,7 @@ from mayfly.clock import Clock, host_now, since_boot
 from mayfly.db.database import Database
 from mayfly.job import Job
 from mayfly.schema.metadata import jobs
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 

@@ -21,8 +21,8 @@ from runner.claims import Claims
 from runner.guard import RunnerDeadline
 from runner.job_runtime import MainThreadRuntime, RuntimeContext
 from runner.settle_buffer import SettleBuffer
-from tests.looking import run
 from tests.servers import engine_names
+from tests.sqlalchemy_engines import run
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from mayfly.queue.settle import Settled, settle
 from mayfly.schema.metadata import batches, jobs
 from runner.job_runtime import MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
-from tests.database.applications import as_connection
+from tests.database.application_connections import as_connection
 from tests.database.factories import (
     change_job,
     claim_jobs,
@@ -35,7 +35,7 @@ from tests.database.factories import (
     run_sql,
     servers_only,
 )
-from tests.database.proxy import proxied
+from tests.database.lossy_proxy import proxied
 
 DEAD = Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD)
 CANCELLED = Outcome(OutcomeKind.CANCELLED, error="no")

@@ -19,9 +19,9 @@ from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlemen
 from mayfly.queue.prune import Keep, prune
 from mayfly.queue.settle import Settled, settle
 from mayfly.schema.metadata import chains, jobs
-from tests.database.applications import as_connection
+from tests.database.application_connections import as_connection
 from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, run_sql, servers_only
-from tests.database.proxy import proxied
+from tests.database.lossy_proxy import proxied
 
 ENDINGS = [
     Outcome(OutcomeKind.DEAD, error="no", fingerprint="f", attempt_ending=OutcomeKind.DEAD),

@@ -9,7 +9,7 @@ from mayfly.queue.count import Due, count_due, find_lanes
 from mayfly.schema.metadata import jobs
 from mayfly.schema.tables import STATUSES
 from tests.factories import insert_row, insert_rows
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 
 def test_an_empty_table_has_no_lanes(database: Database) -> None:

@@ -10,7 +10,7 @@ import mayfly
 from mayfly import json_text
 from mayfly.db.database import Database
 from mayfly.schema.metadata import jobs
-from tests.database.applications import KINDS, Application, as_connection, as_mariadb, opened
+from tests.database.application_connections import KINDS, Application, as_connection, as_mariadb, opened
 from tests.database.factories import change_job, mysql_only, rows_of, run_sql
 from tests.factories import get_row
 

@@ -17,7 +17,7 @@ from mayfly.limits.limit import Limit, LimitKey
 from mayfly.limits.store import LimitHolder
 from mayfly.schema.metadata import limits, runners, slots
 from tests.database.factories import in_threads, insert_runner, rows_of
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 RIVALS = 8
 TWO_AT_ONCE = LimitKey("smtp", Limit("smtp", 2))

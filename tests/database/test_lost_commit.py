@@ -14,7 +14,7 @@ from mayfly.queue.settle import settle
 from mayfly.schema import metadata as tables
 from mayfly.schema.metadata import jobs
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
-from tests.database.proxy import Proxy, proxied
+from tests.database.lossy_proxy import Proxy, proxied
 from tests.factories import insert_rows
 
 pytestmark = servers_only

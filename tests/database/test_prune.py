@@ -12,7 +12,7 @@ from mayfly.queue.prune import SLICE, Keep, Search, delete, prune, searches
 from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, insert_runner, insert_table_row, rows_of
 from tests.factories import insert_rows
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 DAY = timedelta(days=1)
 

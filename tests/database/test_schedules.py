@@ -18,8 +18,8 @@ from mayfly.schedules.parse import ScheduleEntry, parse_line
 from mayfly.schema import metadata as tables
 from tests.database.factories import change_job, in_threads, rows_of
 from tests.factories import NOON
-from tests.looking import run
-from tests.recording import watched
+from tests.sqlalchemy_engines import run
+from tests.statement_recorder import watched
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 VALIDATOR = JobValidator(64 << 10, 5, host_now)

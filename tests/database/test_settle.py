@@ -15,7 +15,7 @@ from mayfly.schema import metadata as tables
 from mayfly.stats.histograms import Tally
 from tests.database.factories import CYCLE, change_job, claim_jobs, make_settler, rows_of
 from tests.factories import NOON, get_row, insert_rows
-from tests.recording import recorded
+from tests.statement_recorder import recorded
 
 LATER = NOON + timedelta(hours=1)
 

@@ -23,7 +23,7 @@ from mayfly.errors import CommitUnknown, KeyHeld
 from mayfly.queue.options import EnqueueOptions
 from mayfly.schema.metadata import jobs
 from mayfly.settings import load_settings
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "enqueue.md").read_text("utf-8")
 

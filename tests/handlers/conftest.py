@@ -8,8 +8,8 @@ from mayfly.registry import load_handlers
 from mayfly.schema.migrations import migrate
 from mayfly.schema.migrations.apps import app_tables, migrate_app
 from mayfly.testing import using_database
+from tests.database_pool import Shelf
 from tests.handlers.community import Community
-from tests.shelf import Shelf
 
 # Declared before any test hides what is declared: a module is imported once.
 assert not load_handlers(["handlers"]).failures

@@ -22,9 +22,9 @@ from mayfly.db.database import Database
 from mayfly.db.dialects import Unit
 from mayfly.process.timing import Timing
 from tests.factories import insert_rows
-from tests.looking import engine_of
 from tests.process import warm
 from tests.process.warm import ForkedProcess, warm_process
+from tests.sqlalchemy_engines import engine_of
 
 CHECKOUT = Path(__file__).parent.parent.parent
 DEADLINE_SECONDS = 60.0

@@ -19,8 +19,8 @@ from sqlalchemy import Row, insert
 from mayfly import json_text
 from mayfly.process.identity import start_time
 from mayfly.schema import metadata as tables
-from tests.looking import run
 from tests.process.installation import Installation, StartedProcess, wait_until
+from tests.sqlalchemy_engines import run
 
 KILLS = {"runner": 5, "dispatcher": 5, "both": 5}
 BACKLOG = 30  # so that a cycle still has something to do when it is killed

@@ -11,7 +11,7 @@ import pytest
 
 from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
 from tests.process.test_long_lanes import FREQUENT_RENEWALS, end
-from tests.process.test_planning import start_hosts
+from tests.process.test_several_hosts import start_hosts
 
 HANDLERS = {"HANDLERS": "handlers,tests.process.limited", "BACKOFF_BASE": "0.05"}
 EIGHT = {"HOST_MAX_WORKERS": "4", "MAX_WORKERS": "8", "BATCH_SIZE": "2"}

@@ -7,11 +7,11 @@ from sqlalchemy import Connection
 
 from mayfly.db.database import Database
 from mayfly.stats.history import Sample, add_to_history, charted
-from tests.browser.sample.deeds import insert_deeds
 from tests.browser.sample.history import insert_history
 from tests.browser.sample.jobs import insert_jobs
+from tests.browser.sample.manual_actions import insert_deeds
 from tests.browser.sample.schedules import insert_past
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 DAY = timedelta(days=1)
 

@@ -12,9 +12,9 @@ from handlers.ai.budget import BadMoney, Price, limits_of, read_prices, units_mi
 from handlers.ai.suggestion import suggest
 from mayfly import Job, enqueue, handler
 from mayfly.testing import drain, enqueued_jobs
-from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, rows, traces
 from tests.handlers.ai.models import PlayedModel
+from tests.hypothesis_profiles import in_full
 
 NEXT_MONTH = datetime(2026, 6, 1, tzinfo=UTC)
 

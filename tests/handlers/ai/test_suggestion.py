@@ -12,9 +12,9 @@ from handlers.ai.answers import MAX_POST_LENGTH, Nudge, Suggestion
 from handlers.ai.tables import write_suggestion
 from mayfly import Job, MayflyError, enqueue, handler
 from mayfly.testing import drain, run_inline
-from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, rows, run_again, traces
 from tests.handlers.ai.models import PlayedModel
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from handlers.boards.payloads import BoardPayload, PostPayload
 from mayfly import enqueue
 from mayfly.testing import drain, run_inline
-from tests.examples import in_full
 from tests.handlers.community import LONG_AGO, Community
 from tests.handlers.providers import provider
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

@@ -13,7 +13,7 @@ from handlers.mail.delivery import rotated
 from handlers.mail.message import compose
 from handlers.mail.payloads import Mail
 from mayfly import Dead
-from tests.examples import in_full
+from tests.hypothesis_profiles import in_full
 
 POOL = "smtp://ann%40a.example:p%20w@a.example?daily=9&at_once=1\nsmtps://b.example?from=bob@b.example"
 

@@ -12,8 +12,8 @@ from handlers.mail.digest import MAX_LISTED, NewsItem, compose
 from handlers.mail.payloads import Digest, Mail
 from mayfly import enqueue
 from mayfly.testing import Drained, assert_enqueued, drain
-from tests.examples import in_full
 from tests.handlers.community import LONG_AGO, Community
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

@@ -18,10 +18,10 @@ from handlers.mail.invoice_pdf import PLAIN, characters_of, write_pdf
 from handlers.mail.payloads import Invoice
 from mayfly.db.database import Database
 from mayfly.testing import Run, assert_enqueued, run_inline
-from tests.examples import in_full
 from tests.factories import NOON
 from tests.handlers.community import Community
 from tests.handlers.mail.invoices import CUSTOMER, ROSES, make_invoice
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

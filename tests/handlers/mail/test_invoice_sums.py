@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from handlers.mail.invoice_sums import add_up, cents
 from handlers.mail.payloads import Invoice, Item
-from tests.examples import in_full
 from tests.handlers.mail.invoices import ROSES, make_invoice
+from tests.hypothesis_profiles import in_full
 
 # --- sums -------------------------------------------------------------------------------------------------
 

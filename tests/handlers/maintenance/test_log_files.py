@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from handlers.maintenance.log_files import LogFile, choose, open_files
 from mayfly import enqueue
 from mayfly.testing import Run, drain
-from tests.examples import in_full
+from tests.hypothesis_profiles import in_full
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from handlers.maintenance.payloads import CheckHealth, PurgeSessions, RollUpMetr
 from handlers.maintenance.purge import ROWS_PER_COMMIT
 from mayfly import enqueue
 from mayfly.testing import drain
-from tests.examples import in_full
 from tests.handlers.rows import insert, select
+from tests.hypothesis_profiles import in_full
 
 NOW = datetime.now().astimezone()
 

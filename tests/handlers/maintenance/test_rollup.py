@@ -14,8 +14,8 @@ from handlers.maintenance.purge import ROWS_PER_COMMIT
 from handlers.maintenance.rollup import MetricPoint, RollupKey, RollupSum, add_up, count_some
 from mayfly import enqueue, utc_from_driver
 from mayfly.testing import drain
-from tests.examples import in_full
 from tests.handlers.rows import insert, opened, select
+from tests.hypothesis_profiles import in_full
 
 DAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=2)
 FIGURES = "SELECT span, name, begins_at, points, total, lowest, highest FROM app_metric_rollups"

@@ -15,10 +15,10 @@ from mayfly import enqueue
 from mayfly.client import current_app
 from mayfly.settings import LaneSettings
 from mayfly.testing import Drained, drain, enqueued_jobs
-from tests.examples import in_full
 from tests.handlers.notify.browsers import Browser, signed_claims
 from tests.handlers.notify.conftest import PERSON, Subscribe
 from tests.handlers.rows import select
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 PUSH_LIMIT = 4096  # bytes that every push service must take

@@ -11,9 +11,9 @@ from handlers.outreach import blast
 from handlers.outreach.payloads import Outreach
 from mayfly import enqueue
 from mayfly.testing import Drained, drain, enqueued_jobs
-from tests.examples import in_full
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

@@ -9,9 +9,9 @@ from handlers.mail.bounces import is_bounce
 from handlers.outreach.unsubscribe import address_of, token_for
 from mayfly import enqueue
 from mayfly.testing import drain, enqueued_jobs
-from tests.examples import in_full
 from tests.handlers.mail.servers import Post
 from tests.handlers.outreach.audience import Tables, write
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 SUPPRESSIONS = "SELECT address, reason, detail FROM app_suppressions ORDER BY address"

@@ -5,7 +5,7 @@ from tests.handlers.notify.browsers import Browser, encoded
 from tests.handlers.providers import provider
 from tests.handlers.rows import insert
 from tests.process.installation import Installation
-from tests.process.test_idle import Run, leave_snapshot
+from tests.process.test_idle_cycle import Run, leave_snapshot
 
 
 def test_a_runner_that_notifies_has_imported_what_that_needs(embedded: Installation) -> None:

@@ -9,8 +9,8 @@ from handlers.search.query import find
 from handlers.search.tables import INDEX_NAME
 from tests.handlers.process.random_kills import drain_under_kills, rows_of
 from tests.handlers.rows import reader
-from tests.looking import engine_of
 from tests.process.installation import Installation
+from tests.sqlalchemy_engines import engine_of
 
 RARE = 300  # posts have a word that the others have not
 

@@ -14,8 +14,8 @@ from handlers.prospects.similarity import Candidate, SortedNeighbourhood, load_r
 from mayfly import enqueue
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain
-from tests.examples import in_full
 from tests.handlers.prospects.tables import execute, insert, prospects, rows
+from tests.hypothesis_profiles import in_full
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)

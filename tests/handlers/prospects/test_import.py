@@ -15,8 +15,8 @@ from mayfly import enqueue, json_text
 from mayfly.client import current_app
 from mayfly.errors import BadPayload
 from mayfly.testing import Drained, drain, run_inline
-from tests.examples import in_full
 from tests.handlers.prospects.tables import prospects, rows
+from tests.hypothesis_profiles import in_full
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)
 

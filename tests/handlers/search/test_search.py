@@ -21,9 +21,9 @@ from handlers.search.tokenizer import snippet, words_of
 from mayfly import Job, enqueue, handler
 from mayfly.client import current_app
 from mayfly.testing import drain, run_inline
-from tests.examples import in_full
 from tests.handlers.ai.boards import Boards, execute, rows, run_again
 from tests.handlers.rows import reader
+from tests.hypothesis_profiles import in_full
 from tests.process.installation import CHECKOUT
 
 SQLITE = pytest.mark.parametrize("engine_name", ["sqlite"], indirect=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from mayfly.schema.migrations import migrate
+from tests.database_pool import Birth, Shelf, birth_of, restore
 from tests.databases import Databases
-from tests.looking import run
 from tests.process.console.api import Api, Serve, serve_api
 from tests.process.installation import Installation
-from tests.shelf import Birth, Shelf, birth_of, restore
+from tests.sqlalchemy_engines import run
 
 
 class Consoles(ExitStack):

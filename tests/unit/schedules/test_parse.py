@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mayfly.schedules import COMMAND
 from mayfly.schedules.cron import BadSchedule
 from mayfly.schedules.parse import CATCH_UP, OVERLAP, ScheduleEntry, ScheduleProblem, line_of, parse_line, parse_text
-from tests.examples import in_full
+from tests.hypothesis_profiles import in_full
 
 # --- what a line says -------------------------------------------------------------------------------------
 

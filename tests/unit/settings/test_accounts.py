@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.settings.loading import HASH, load_in, problem_in, settings_in
+from tests.unit.settings.factories import HASH, load_in, problem_in, settings_in
 
 ANN = {"CONSOLE_ACCOUNTS__ANN__ROLE": "operator", "CONSOLE_ACCOUNTS__ANN__PASSWORD_HASH": HASH}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.settings.loading import PLAIN
-from tests.unit.settings.loading import HASH, WHSEC, problem_in, settings_in
+from tests.unit.settings.factories import HASH, WHSEC, problem_in, settings_in
 
 MIB = 1024**2
 

@@ -12,7 +12,7 @@ from mayfly.errors import SettingsError
 from mayfly.settings import load
 from mayfly.settings.model import SettingsModel
 from mayfly.settings.values import mask_password
-from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
+from tests.unit.settings.factories import load_in, origin_of, problem_in, settings_in
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mayfly.settings.sources import plain_variables
-from tests.examples import in_full
+from tests.hypothesis_profiles import in_full
 
 PLAIN_LINES = ["A=1", "B='x y'", 'C="a#b"', "E=#x", "# a=b", "L=a'b", "N=", "O=''", "P=$A", "export H=1", "export=1"]
 ODD_LINES = [

@@ -8,7 +8,7 @@ import mayfly
 from mayfly.errors import SettingsError
 from mayfly.settings import load
 from mayfly.settings.sources import Home, find_home
-from tests.unit.settings.loading import problem_in, settings_in
+from tests.unit.settings.factories import problem_in, settings_in
 
 
 def test_home_is_what_the_environment_says(tmp_path: Path) -> None:

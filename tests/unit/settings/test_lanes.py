@@ -6,7 +6,7 @@ import pytest
 
 from mayfly.settings import ResolvedLane
 from mayfly.settings.model import LaneModel
-from tests.unit.settings.loading import problem_in, settings_in
+from tests.unit.settings.factories import problem_in, settings_in
 
 
 def of_lane(lane: ResolvedLane) -> dict[str, object]:

@@ -13,7 +13,7 @@ from mayfly.errors import SettingsError
 from mayfly.process import state_dir
 from mayfly.settings import Settings, load, load_settings, load_with_warnings, snapshot
 from mayfly.settings.snapshot import read_snapshot, write_snapshot
-from tests.unit.settings.loading import HASH, WHSEC
+from tests.unit.settings.factories import HASH, WHSEC
 
 CHECKOUT = Path(__file__).parents[3]
 

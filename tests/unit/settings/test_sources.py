@@ -6,7 +6,7 @@ import pytest
 
 from mayfly.settings import load_settings
 from mayfly.settings.model import SettingsModel
-from tests.unit.settings.loading import load_in, origin_of, problem_in, settings_in
+from tests.unit.settings.factories import load_in, origin_of, problem_in, settings_in
 
 
 def test_the_environment_beats_dotenv_and_dotenv_beats_toml(tmp_path: Path) -> None:

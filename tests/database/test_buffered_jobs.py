@@ -18,7 +18,7 @@ from mayfly.schema.metadata import jobs
 from runner.job_runtime import JobTransaction, MainThreadRuntime
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_runtime, make_settler, rows_of, servers_only
-from tests.database.proxy import proxied
+from tests.database.lossy_proxy import proxied
 from tests.factories import insert_rows
 
 CHILD = NewJob("child", "{}", "default", 5, 1)

@@ -16,10 +16,10 @@ from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SPANS
 from mayfly.schema.column_types import UtcDateTime
-from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
-from tests.database.plans import explained
+from tests.database.filled_databases import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
+from tests.database.query_plans import explained
 from tests.databases import Databases
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 PAST = 10_000
 

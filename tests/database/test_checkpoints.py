@@ -28,7 +28,7 @@ from runner.guard import Guard, RunnerDeadline
 from runner.job_runtime import AsyncRuntime, MainThreadRuntime, RuntimeContext, ThreadRuntime
 from tests.database.factories import change_job, claim_ids, claim_jobs, make_settler
 from tests.factories import get_row, insert_row, insert_rows
-from tests.recording import recorded
+from tests.statement_recorder import recorded
 
 Begin = Callable[..., Job]
 SLICED = Outcome(OutcomeKind.SLICED, keeps_attempt=True)

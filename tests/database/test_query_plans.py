@@ -31,11 +31,11 @@ from mayfly.queue.prune import finished_jobs
 from mayfly.queue.rescue import PROCESSING_JOBS
 from mayfly.schema.column_types import UtcDateTime
 from mayfly.schema.tables import NORMAL
-from tests.database.crowds import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
-from tests.database.plans import Look, explained, plan_of
+from tests.database.filled_databases import ENGINES, SEQUENCES, Crowds, analyse, crowds_of
+from tests.database.query_plans import Look, explained, plan_of
 from tests.databases import Databases
 from tests.factories import insert_rows
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 CROWD = 60_000  # with half as many PostgreSQL would guess that a sort is cheaper
 CROWD_OF_SQLITE = 10_000  # EXPLAIN does not run the statement there, and its plan does not depend on the number

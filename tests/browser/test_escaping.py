@@ -10,8 +10,8 @@ from mayfly.schema.metadata import audit, pauses
 from tests.browser.browsers import Visitors
 from tests.browser.consoles import Console
 from tests.browser.screens import SCREENS
-from tests.looking import run
 from tests.process.installation import Installation
+from tests.sqlalchemy_engines import run
 
 SCRIPT = "<script>document.title = 'taken'</script>"
 PICTURE = "<img src=x onerror=\"document.title = 'taken'\">"

@@ -10,7 +10,7 @@ from mayfly.db.database import Database
 from mayfly.errors import DatabaseCrowded, DatabaseFailed, SchemaDamaged
 from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of, run_sql, servers_only
-from tests.database.test_engine import INSERT, SELECT, kill, own_session
+from tests.database.test_transactions import INSERT, SELECT, kill, own_session
 from tests.databases import Databases
 
 SLEEP = {"mysql": "SELECT SLEEP(30)", "postgresql": "SELECT pg_sleep(30)"}

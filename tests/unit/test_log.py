@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mayfly import log
 from mayfly.log import LINE_BYTES, LOG_NAME, Log, open_log, render_json, render_text, silent_log
 from mayfly.log_messages import Level, LogMessage
-from tests.unit.settings.loading import settings_in
+from tests.unit.settings.factories import settings_in
 
 AT = datetime(2026, 5, 4, 12, 0, 0, 123_456, tzinfo=UTC)
 ATOMIC_BYTES = 4096  # what POSIX promises to write in one piece

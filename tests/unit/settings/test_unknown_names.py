@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mayfly.settings.model import SettingsModel
-from tests.unit.settings.loading import load_in, problem_in
+from tests.unit.settings.factories import load_in, problem_in
 
 
 @pytest.mark.parametrize(

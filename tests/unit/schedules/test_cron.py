@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mayfly.schedules.cron import due_times, last_due, next_due
-from tests.examples import in_full
-from tests.unit.schedules.clocks import DAY, Rule, changes_of, seen_due
+from tests.hypothesis_profiles import in_full
+from tests.unit.schedules.wall_clock import DAY, Rule, changes_of, seen_due
 
 ZONES = sorted(available_timezones() - {"localtime"})
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -13,7 +13,7 @@ from mayfly.db.database import Database
 from mayfly.errors import BadField
 from mayfly.schema.tables import STATUSES
 from tests.database.factories import change_job, insert_runner
-from tests.database.test_browse import ANN, HOUR, insert_attempt, listed, page_of
+from tests.database.test_admin_views import ANN, HOUR, insert_attempt, listed, page_of
 from tests.factories import insert_row, insert_rows
 
 DAY = timedelta(days=1)

@@ -13,7 +13,7 @@ from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
 from runner.settle_buffer import SettleBuffer
 from tests.database.factories import make_claims, make_settler, rows_of
-from tests.recording import recorded
+from tests.statement_recorder import recorded
 
 pytestmark = pytest.mark.usefixtures("app")
 

@@ -36,9 +36,9 @@ from mayfly.schema import metadata as tables
 from mayfly.schema import tables as schema_tables
 from mayfly.settings import Settings, load
 from tests.database.factories import run_sql, servers_only, sqlite_only
-from tests.examples import in_full
 from tests.factories import NOON
-from tests.looking import run
+from tests.hypothesis_profiles import in_full
+from tests.sqlalchemy_engines import run
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 Row = tuple[Table, dict[str, Any]]

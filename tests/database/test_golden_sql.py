@@ -1,6 +1,6 @@
 """The statements as they are really sent, kept in tests/golden, one file a database, and reviewed like code.
 
-UPDATE_GOLDEN=1 pytest tests/database/test_golden.py writes them anew.
+UPDATE_GOLDEN=1 pytest tests/database/test_golden_sql.py writes them anew.
 """
 
 import os
@@ -72,8 +72,8 @@ from tests.database.factories import (
     run_sql,
 )
 from tests.factories import insert_row, insert_rows
-from tests.looking import run
-from tests.recording import recorded
+from tests.sqlalchemy_engines import run
+from tests.statement_recorder import recorded
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KEYED = NewJob("noop", "{}", "default", 5, 1, unique_key="key")

@@ -13,7 +13,7 @@ from mayfly.errors import BadField, EnqueueError, KeyHeld
 from mayfly.queue.outcome import DONE, RELEASED, Outcome, OutcomeKind, Settlement
 from mayfly.queue.settle import settle
 from mayfly.schema.metadata import jobs
-from tests.database.applications import KINDS, Application, as_connection, opened
+from tests.database.application_connections import KINDS, Application, as_connection, opened
 from tests.database.factories import (
     change_job,
     claim_jobs,

@@ -23,7 +23,7 @@ from mayfly.schema.metadata import cycles, locks, runners
 from mayfly.settings import load
 from tests.database.factories import in_threads, rows_of
 from tests.factories import insert_rows
-from tests.looking import run
+from tests.sqlalchemy_engines import run
 
 OF_PLANS = locks.c.name == "plan"
 

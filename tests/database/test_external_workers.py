@@ -16,7 +16,7 @@ from mayfly.queue.outcome import DONE, Outcome
 from mayfly.schema.metadata import jobs, totals
 from mayfly.stats.totals import STRAYS, add_up_strays, add_up_totals
 from tests.database.factories import change_job, rows_of, servers_only
-from tests.database.proxy import proxied
+from tests.database.lossy_proxy import proxied
 from tests.factories import insert_row, insert_rows, make_clock
 
 LEASE = timedelta(minutes=1)

@@ -12,7 +12,7 @@ from mayfly.db.dialects import base
 from mayfly.errors import DatabaseAway, Interrupted, SchemaMissing, TransactionClosed
 from mayfly.schema.metadata import jobs
 from tests.database.factories import rows_of, run_sql, servers_only
-from tests.database.test_engine import (
+from tests.database.test_transactions import (
     INSERT,
     OWN_SESSION,
     SELECT,
