@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from mayfly.errors import UsageError
+from mayfly.schedules.cron import FIELDS, MACROS, is_field
 
 DIRECTORY = Path("/etc/cron.d")
 FILE_MODE = 0o644
@@ -219,52 +220,18 @@ def problems_of_entry(
         yield f"{where}: {interpreter} is missing or cannot be run: run scripts/install-cron again."
 
 
-@dataclass(frozen=True)
-class TimeField:
-    meaning: str
-    lowest: int
-    highest: int
-    names: tuple[str, ...] = ()
-
-    def number(self, word: str) -> int | None:
-        if word.lower() in self.names:
-            return self.names.index(word.lower()) + self.lowest
-        return int(word) if re.fullmatch(r"[0-9]{1,2}", word) else None
-
-    def accepts(self, text: str) -> bool:
-        return all(self.accepts_part(part) for part in text.split(","))
-
-    def accepts_part(self, part: str) -> bool:
-        match = re.fullmatch(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/([0-9]+))?", part)
-        if match is None or (match[4] and int(match[4]) == 0):
-            return False
-        if match[1]:
-            return True
-        if match[4] and not match[3]:
-            return False  # a step needs a range: Debian's cron rejects `0/5`
-        first, last = self.number(match[2]), self.number(match[3] or match[2])
-        return first is not None and last is not None and self.lowest <= first <= last <= self.highest
-
-
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-TIME_FIELDS = (
-    TimeField("minute", 0, 59),
-    TimeField("hour", 0, 23),
-    TimeField("day of the month", 1, 31),
-    TimeField("month", 1, 12, MONTHS),
-    TimeField("day of the week", 0, 7, WEEKDAYS),
-)
-NICKNAMES = {"@reboot", "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"}
+# cronsim also accepts 0/5, L, 5L and 1#2, which Debian's cron rejects.
+BEYOND_CRON = re.compile(r"#|(?:^|,)(?:\w+/|[0-9]*LW?(?:,|$))", re.IGNORECASE)
+NICKNAMES = {"@reboot", *MACROS}
 
 
 def wrong_fields(fields: tuple[str, ...]) -> list[str]:
     if len(fields) == 1:
         return [] if fields[0] in NICKNAMES else [f"cron does not know {fields[0]!r}"]
     return [
-        f"{text!r} is no {time_field.meaning}"
-        for time_field, text in zip(TIME_FIELDS, fields, strict=True)
-        if not time_field.accepts(text)
+        f"{text!r} is no {FIELDS[number]}"
+        for number, text in enumerate(fields)
+        if BEYOND_CRON.search(text) or not is_field(text, number)
     ]
 
 

@@ -4,7 +4,6 @@ A check is a function in CHECKS; DATABASE_CHECKS need the database and end at th
 """
 
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from mayfly.admin.health import ProblemKind, Severity, latency_targets, problems
 from mayfly.admin.schedules import entry_problems, load_schedules
 from mayfly.bootstrap import load_registry, missing_embedded
 from mayfly.cli import cron_file
-from mayfly.cli.options import json_option
+from mayfly.cli.options import json_option, print_list
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import DatabaseError, HookUnusable, MayflyError, TableMissing
@@ -87,10 +86,7 @@ def doctor(as_json: bool) -> int:
     Exit code 1 if there is a problem.
     """
     results = run_checks()
-    if as_json:
-        click.echo(json.dumps([each.facts() for each in results], indent=2))
-    else:
-        click.echo(render_results(results, colour=has_colour(sys.stdout)))
+    print_list(results, as_json, lambda results: render_results(results, colour=has_colour(sys.stdout)))
     has_problem = any(each.status is CheckStatus.PROBLEM for each in results)
     return exits.ERROR if has_problem else exits.SUCCESS
 
@@ -103,7 +99,7 @@ def run_checks() -> list[CheckResult]:
     return [result for check in CHECKS for result in check(installation)]
 
 
-def render_results(results: list[CheckResult], colour: bool) -> str:
+def render_results(results: Sequence[CheckResult], colour: bool) -> str:
     paint = {CheckStatus.OK: GREEN, CheckStatus.WARNING: YELLOW, CheckStatus.PROBLEM: RED}
     width = max(len(each.name) for each in results)
     lines = []

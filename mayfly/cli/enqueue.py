@@ -10,11 +10,10 @@ from typing import Any, TextIO
 import click
 
 from mayfly import client
-from mayfly.cli.options import time_with_zone
+from mayfly.cli.options import Choice, time_with_zone
 from mayfly.client import current_app, enqueue_many, validate_job
 from mayfly.errors import BadLine, EnqueueError
 from mayfly.format import plural
-from mayfly.process import exits
 
 Options = dict[str, Any]  # the arguments of enqueue() besides the payload
 
@@ -28,7 +27,7 @@ Options = dict[str, Any]  # the arguments of enqueue() besides the payload
 @click.option("--priority", type=click.IntRange(0, 2), help="0 high, 1 normal, 2 low.")
 @click.option("--unique-key", help="At most one job holds this key.")
 @click.option("--unique", metavar="HOW LONG", help="'until done' (the default), 'while pending', 'for 1h'.")
-@click.option("--on-conflict", type=click.Choice(["keep", "replace", "error"]), help="If the key is held; keep.")
+@click.option("--on-conflict", type=Choice(["keep", "replace", "error"]), help="If the key is held; keep.")
 @click.option("--expires-at", metavar="TIME", help="Cancelled if not started by then.")
 @click.option("--expires-in", type=float, metavar="SECONDS", help="Cancelled if not started within this time.")
 @click.option("--group-key", help="A name for this job and others, to handle them together.")
@@ -36,7 +35,7 @@ Options = dict[str, Any]  # the arguments of enqueue() besides the payload
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
 def enqueue(
     type_name: str, payload: str, run_at: str | None, expires_at: str | None, dry_run: bool, **options: Any
-) -> int:
+) -> None:
     """Enqueue a job with a JSON payload, or one per input line (-).
 
     Prints the id of the new job, or, for -, how many were enqueued.
@@ -46,7 +45,10 @@ def enqueue(
         "expires_at": time_with_zone(expires_at, "--expires-at"),
     }
     given = _options(type_name, **times, **options)
-    return _enqueue_lines(sys.stdin, given, dry_run) if payload == "-" else _enqueue_one(payload, given, dry_run)
+    if payload == "-":
+        _enqueue_lines(sys.stdin, given, dry_run)
+    else:
+        _enqueue_one(payload, given, dry_run)
 
 
 def _options(type_name: str, **options: Any) -> Options:
@@ -58,17 +60,16 @@ def _options(type_name: str, **options: Any) -> Options:
     return {"type": type_name, **{name: value for name, value in options.items() if value is not None}}
 
 
-def _enqueue_one(payload: str, options: Options, dry_run: bool) -> int:
+def _enqueue_one(payload: str, options: Options, dry_run: bool) -> None:
     new = {**options, "payload": _object(payload)}
     if dry_run:
         validate_job(None, **new)
         click.echo("The job is valid; nothing was enqueued.")
     else:
         click.echo(client.enqueue(**new))
-    return exits.SUCCESS
 
 
-def _enqueue_lines(file: TextIO, options: Options, dry_run: bool) -> int:
+def _enqueue_lines(file: TextIO, options: Options, dry_run: bool) -> None:
     """A transaction per thousand: jobs before a bad line stay enqueued, and the error says so."""
     lines = _JobLines(file, options)
     try:
@@ -80,7 +81,6 @@ def _enqueue_lines(file: TextIO, options: Options, dry_run: bool) -> int:
             click.echo(f"{number} {'job' if number == 1 else 'jobs'} enqueued.")  # without separators, for scripts
     except EnqueueError as error:
         raise BadLine(lines.number, str(error)) from error
-    return exits.SUCCESS
 
 
 class _JobLines:

@@ -1,6 +1,5 @@
 """Commands about the whole installation: status, top, cycles, runners, audit, metrics; interrupt and prune."""
 
-import json
 import os
 import selectors
 import signal
@@ -9,18 +8,17 @@ import termios
 import tty
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mayfly import admin
 from mayfly.admin.audit import TERMINAL, Actor, AuditEntry, this_user
 from mayfly.bootstrap import open_database
-from mayfly.cli.options import JOB_ID, ask, json_option, limit_option, open_installation
+from mayfly.cli.options import JOB_ID, ask, json_option, limit_option, open_installation, print_json, print_list
 from mayfly.cli.text import audit_text, cycles_text, hosts_text, lanes_text, runners_text, status_text
 from mayfly.clock import monotonic
 from mayfly.clock import pause as sleep
-from mayfly.db.connection import Connection
 from mayfly.db.database import Database
 from mayfly.errors import MayflyError
 from mayfly.fleet.dispatchers import Dispatcher, all_here
@@ -61,7 +59,10 @@ def status(watch: float | None, as_json: bool) -> int:
 def _print_status(database: Database, settings: Settings, as_json: bool) -> int:
     now = database.clock.now()
     found = database.read(lambda connection: admin.read_status(connection, settings, now))
-    click.echo(json.dumps(found.facts(), indent=2) if as_json else status_text(found, has_colour(sys.stdout)))
+    if as_json:
+        print_json(found.facts())
+    else:
+        click.echo(status_text(found, has_colour(sys.stdout)))
     return found.exit_code
 
 
@@ -86,61 +87,48 @@ def _watch_status(database: Database, settings: Settings, seconds: float, as_jso
 @click.option("--before", type=JOB_ID, metavar="CYCLE", help="Only cycles before this one.")
 @limit_option(20)
 @json_option
-def cycles(before: int | None, limit: int, as_json: bool) -> int:
+def cycles(before: int | None, limit: int, as_json: bool) -> None:
     """List the last cycles: when, where, how long, which result."""
-    found = _read(lambda connection: admin.list_cycles(connection, limit, before))
-    click.echo(_json_list(found) if as_json else cycles_text(found))
-    return exits.SUCCESS
+    _settings, database = open_installation()
+    print_list(database.read(lambda connection: admin.list_cycles(connection, limit, before)), as_json, cycles_text)
 
 
 @click.command()
 @click.option("--live", is_flag=True, help="Only live runners.")
 @limit_option(50)
 @json_option
-def runners(live: bool, limit: int, as_json: bool) -> int:
+def runners(live: bool, limit: int, as_json: bool) -> None:
     """List live runners, then the last that ended, and how."""
     _settings, database = open_installation()
     found = database.read(lambda connection: admin.list_runners(connection, limit, live))
-    click.echo(_json_list(found) if as_json else runners_text(found, database.clock.now()))
-    return exits.SUCCESS
+    print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
 
 
 @click.command()
 @click.option("--before", type=JOB_ID, metavar="ID", help="Only entries before this one.")
 @limit_option(50)
 @json_option
-def audit(before: int | None, limit: int, as_json: bool) -> int:
+def audit(before: int | None, limit: int, as_json: bool) -> None:
     """List manual actions: when, by whom, how, on which jobs, why."""
-    found = _read(lambda connection: admin.list_audit(connection, limit, before))
-    click.echo(_json_list(found) if as_json else audit_text(found))
-    return exits.SUCCESS
-
-
-def _read(query: Callable[[Connection], list[Any]]) -> list[Any]:
     _settings, database = open_installation()
-    return database.read(query)
-
-
-def _json_list(found: list[Any]) -> str:
-    return json.dumps([each.facts() for each in found], indent=2)
+    print_list(database.read(lambda connection: admin.list_audit(connection, limit, before)), as_json, audit_text)
 
 
 @click.command()
-def metrics() -> int:
+def metrics() -> None:
     """Print the metrics in the text format of Prometheus.
 
     METRICS_TEXTFILE writes the same to a file in each cycle.
     """
     settings, database = open_installation()
     click.echo(render_metrics(database, settings), nl=False)
-    return exits.SUCCESS
 
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Count old rows, delete nothing.")
 @click.option("--json", "as_json", is_flag=True, help="With --dry-run: print JSON.")
-def prune(yes: bool, dry_run: bool, as_json: bool) -> int:
+def prune(yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete rows that are older than the KEEP_… settings.
 
     Each cycle deletes a part of them by itself.
@@ -151,17 +139,13 @@ def prune(yes: bool, dry_run: bool, as_json: bool) -> int:
     keep = keep_from(settings)
     old = database.read(lambda connection: admin.count_old(connection, keep, database.clock.now()))
     if as_json:
-        capped = {table: min(rows, admin.MAX_MATCHING_COUNTED) for table, rows in old.items()}
-        click.echo(json.dumps(capped, indent=2))
-        return exits.SUCCESS
+        return print_json({table: min(rows, admin.MAX_MATCHING_COUNTED) for table, rows in old.items()})
     text = ", ".join(f"{_row_count(rows)} of {table}" for table, rows in old.items())
     if not old or dry_run:
-        click.echo(f"Old rows: {text or 'none'}.")
-        return exits.SUCCESS
+        return click.echo(f"Old rows: {text or 'none'}.")
     if not yes:
         ask(f"Delete {text}?")
-    click.echo(f"{plural(admin.prune_all(database, keep, this_user(TERMINAL)), 'row')} deleted.")
-    return exits.SUCCESS
+    return click.echo(f"{plural(admin.prune_all(database, keep, this_user(TERMINAL)), 'row')} deleted.")
 
 
 def _row_count(number: int) -> str:
@@ -235,7 +219,7 @@ def _record_interrupt(settings: Settings, actor: Actor) -> Iterator[tuple[str, b
 @click.command()
 @click.option("--interval", type=SECONDS, default=1.0, show_default=True, metavar="SECONDS",
               help="Time between two updates.")  # fmt: skip
-def top(interval: float) -> int:
+def top(interval: float) -> None:
     """Watch lanes, runners and cycles on the full screen; q quits."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("top needs a terminal; `mayfly status` prints the same figures once.")
@@ -253,7 +237,6 @@ def top(interval: float) -> int:
             live.update(_screen(database, settings), refresh=True)
             if next_key(interval) in ("q", "Q", END_OF_FILE, ""):
                 break
-    return exits.SUCCESS
 
 
 def _screen(database: Database, settings: Settings) -> "Panel | Group":

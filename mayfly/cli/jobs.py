@@ -1,11 +1,10 @@
 """Commands about jobs: list and explain them; cancel, retry, discard and delay them."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from mayfly.admin.audit import TERMINAL, this_user
 from mayfly.bootstrap import load_registry
 from mayfly.cli.options import (
     JOB_ID,
+    Choice,
     ask,
     duration,
     filter_options,
@@ -24,11 +24,11 @@ from mayfly.cli.options import (
     json_option,
     limit_option,
     open_installation,
+    print_json,
 )
 from mayfly.cli.text import counted_jobs, dead_text, explained_facts, explained_text, job_text, jobs_text
 from mayfly.db.database import Database
 from mayfly.format import has_colour, plural
-from mayfly.process import exits
 from mayfly.queue.options import timedelta_of
 from mayfly.schema.tables import STATUSES
 
@@ -37,70 +37,69 @@ from mayfly.schema.tables import STATUSES
 
 @click.command()
 @filter_options
-@click.option("--status", type=click.Choice(STATUSES), help="Jobs with this status.")
+@click.option("--status", type=Choice(STATUSES), help="Jobs with this status.")
 @click.option("--younger-than", callback=duration, metavar="TIME", help="Enqueued since: 90s, 5m, 2h, 1d ago.")
 @click.option("--text", help="Jobs with this text in payload, error or keys; searches the newest 10,000.")
 @click.option("--after", metavar="NEXT", help="Continue where the previous page ended.")
 @limit_option(50)
 @json_option
-def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **fields: Any) -> int:
+def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **fields: Any) -> None:
     """List jobs matching all given filters, the newest first."""
     _settings, database = open_installation()
     wanted = job_filter(database, **fields)
     page = database.read(lambda connection: admin.list_jobs(connection, wanted, text, limit, after))
     if as_json:
-        click.echo(json.dumps(page.facts(), indent=2))
-        return exits.SUCCESS
+        return print_json(page.facts())
     click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No job was found.")
     if page.next is not None:
         more = "The search stopped after 10,000 rows; there may be more" if page.is_cut else "There are more"
         click.echo(f"{more}: --after {page.next}", err=True)
-    return exits.SUCCESS
+    return None
 
 
 @click.command()
 @click.argument("job_id", type=JOB_ID, metavar="ID")
 @json_option
-def show(job_id: int, as_json: bool) -> int:
+def show(job_id: int, as_json: bool) -> None:
     """Show a job: its row, why it is so, its timeline and attempts."""
     settings, database = open_installation()
     registry, now = load_registry(settings), database.clock.now()
     view = database.read(lambda connection: admin.read_job(connection, job_id, settings, registry, now))
-    click.echo(json.dumps(view.facts(), indent=2) if as_json else job_text(view, has_colour(sys.stdout)))
-    return exits.SUCCESS
+    if as_json:
+        print_json(view.facts())
+    else:
+        click.echo(job_text(view, has_colour(sys.stdout)))
 
 
 @click.command()
 @click.argument("job_id", type=JOB_ID, metavar="ID")
 @json_option
-def why(job_id: int, as_json: bool) -> int:
+def why(job_id: int, as_json: bool) -> None:
     """Explain why a job is not running, or how it ended."""
     settings, database = open_installation()
     registry, now = load_registry(settings), database.clock.now()
     diagnosis = database.read(lambda connection: admin.diagnose(connection, job_id, settings, registry, now))
     reasons = admin.explain(diagnosis)
     if as_json:
-        click.echo(json.dumps(explained_facts(diagnosis.row, reasons), indent=2))
+        print_json(explained_facts(diagnosis.row, reasons))
     else:
         click.echo(explained_text(diagnosis.row, reasons))
-    return exits.SUCCESS
 
 
 @click.command()
 @click.option("--lane", metavar="NAME", help="Jobs of this lane.")
 @json_option
-def dead(lane: str | None, as_json: bool) -> int:
+def dead(lane: str | None, as_json: bool) -> None:
     """Group the newest 5,000 dead jobs by type and error."""
     _settings, database = open_installation()
     now = database.clock.now()
     found = database.read(lambda connection: admin.list_dead(connection, lane, now))
     if as_json:
-        click.echo(json.dumps(found.facts(), indent=2))
-        return exits.SUCCESS
+        return print_json(found.facts())
     click.echo(dead_text(found, now))
     if found.is_cut:
         click.echo(f"There are more: these are the newest {found.looked_at:,}.", err=True)
-    return exits.SUCCESS
+    return None
 
 
 # --- act ----------------------------------------------------------------------------------------------------
@@ -108,58 +107,43 @@ def dead(lane: str | None, as_json: bool) -> int:
 
 @click.command()
 @jobs_options(("pending", "processing"))
-def cancel(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+def cancel(**options: Any) -> None:
     """Cancel unfinished jobs matching all given filters.
 
     Pending jobs end at once. Running jobs are asked to stop, and end when their handlers check.
     """
     _settings, database = open_installation()
-    wanted = job_filter(database, **fields)
 
-    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
-        ended, requested = admin.cancel(database, wanted, this_user(TERMINAL), reason, on_progress)
-        return admin.BulkResult(ended, requested)
+    def act(*given: Any) -> admin.BulkResult:
+        return admin.BulkResult(*admin.cancel(*given))
 
-    words = ActionWords(admin.CANCEL, "cancelled", "unfinished job")
-    return _change_jobs(database, words, wanted, yes, dry_run, act)
+    _change_jobs(database, admin.CANCEL, act, "cancelled", "unfinished job", **options)
 
 
 @click.command()
 @jobs_options(("dead", "cancelled", "pending"))
-def retry(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+def retry(**options: Any) -> None:
     """Run dead or cancelled jobs again, or waiting ones at once.
 
     The same job, never a copy, with all its attempts. A filter without --status means dead jobs.
     """
     _settings, database = open_installation()
-    wanted = job_filter(database, **fields)
-
-    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
-        return admin.retry(database, wanted, this_user(TERMINAL), reason, on_progress)
-
-    words = ActionWords(admin.RETRY, "due again", "job to retry")
-    return _change_jobs(database, words, wanted, yes, dry_run, act)
+    _change_jobs(database, admin.RETRY, admin.retry, "due again", "job to retry", **options)
 
 
 @click.command()
 @jobs_options(("dead",))
-def discard(yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+def discard(**options: Any) -> None:
     """Discard dead jobs: mark them cancelled, with user and reason."""
     _settings, database = open_installation()
-    wanted = job_filter(database, **fields)
-
-    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
-        return admin.discard(database, wanted, this_user(TERMINAL), reason, on_progress)
-
-    words = ActionWords(admin.DISCARD, "discarded", "dead job")
-    return _change_jobs(database, words, wanted, yes, dry_run, act)
+    _change_jobs(database, admin.DISCARD, admin.discard, "discarded", "dead job", **options)
 
 
 @click.command()
 @jobs_options(("pending",))
 @click.option("--by", callback=duration, metavar="TIME", help="From now: 90s, 5m, 2h, 1d.")
 @click.option("--until", metavar="TIME", help="Until this time, e.g. 2026-05-04T12:00+02:00.")
-def delay(by: float | None, until: str | None, yes: bool, dry_run: bool, reason: str | None, **fields: Any) -> int:
+def delay(by: float | None, until: str | None, **options: Any) -> None:
     """Delay pending jobs; one that is due later does not change."""
     if (by is None) == (until is None):
         raise click.UsageError("Give either --by or --until.")
@@ -167,49 +151,44 @@ def delay(by: float | None, until: str | None, yes: bool, dry_run: bool, reason:
     now = database.clock.now()
     end = future_time(until, now) if by is None else now + timedelta_of("by", by)
     assert end is not None
-    wanted = job_filter(database, **fields)
 
-    def act(on_progress: admin.OnProgress) -> admin.BulkResult:
-        return admin.delay(database, wanted, end, this_user(TERMINAL), reason, on_progress)
+    def act(database: Database, wanted: admin.JobFilter, *given: Any) -> admin.BulkResult:
+        return admin.delay(database, wanted, end, *given)
 
-    words = ActionWords(admin.DELAY, "delayed", "pending job that is due before", end)
-    return _change_jobs(database, words, wanted, yes, dry_run, act)
-
-
-class ActionWords(NamedTuple):
-    verb: admin.Verb
-    past: str  # "cancelled"
-    noun: str  # for "No unfinished job was found"
-    until: datetime | None = None
+    _change_jobs(database, admin.DELAY, act, "delayed", "pending job that is due before", until=end, **options)
 
 
 def _change_jobs(
     database: Database,
-    words: ActionWords,
-    wanted: admin.JobFilter,
+    verb: admin.Verb,
+    act: Callable[..., admin.BulkResult],
+    past: str,  # "cancelled"
+    noun: str,  # for "No unfinished job was found"
+    *,
     yes: bool,
     dry_run: bool,
-    act: Callable[[admin.OnProgress], admin.BulkResult],
-) -> int:
+    reason: str | None,
+    until: datetime | None = None,
+    **fields: Any,
+) -> None:
     """Count, ask if there are several, act, and print the result."""
-    number = admin.count_matching(database, words.verb, wanted, words.until)
+    wanted = job_filter(database, **fields)
+    number = admin.count_matching(database, verb, wanted, until)
     if dry_run:
-        click.echo(f"{counted_jobs(number)} would be {words.past}; nothing was changed.")
-        return exits.SUCCESS
+        return click.echo(f"{counted_jobs(number)} would be {past}; nothing was changed.")
     if number > 1 and not yes:
-        ask(f"{words.verb.name.capitalize()} {counted_jobs(number)}?")
-    with _progress(words.past, number) as on_progress:
-        done = act(on_progress)
-    click.echo(_result_text(words, done))
-    return exits.SUCCESS
+        ask(f"{verb.name.capitalize()} {counted_jobs(number)}?")
+    with _progress(past, number) as on_progress:
+        done = act(database, wanted, this_user(TERMINAL), reason, on_progress)
+    return click.echo(_result_text(past, noun, done))
 
 
-def _result_text(words: ActionWords, done: admin.BulkResult) -> str:
+def _result_text(past: str, noun: str, done: admin.BulkResult) -> str:
     if done == admin.BulkResult():
-        return f"No {words.noun} was found; nothing was changed."
+        return f"No {noun} was found; nothing was changed."
     running = f" {plural(done.requested, 'running job')} asked to stop." if done.requested else ""
     held = f" {plural(done.held, 'job')} unchanged: another job holds the unique key." if done.held else ""
-    return f"{plural(done.changed, 'job')} {words.past}.{running}{held}"
+    return f"{plural(done.changed, 'job')} {past}.{running}{held}"
 
 
 @contextmanager

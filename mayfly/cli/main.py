@@ -1,12 +1,11 @@
 """The command `mayfly`: a table of verbs. Each verb is a function whose module is imported only when it is used."""
 
-from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
 
 import click
 
 from mayfly import __version__
+from mayfly.format import did_you_mean
 from mayfly.process import exits
 
 VERBS = {
@@ -46,20 +45,25 @@ VERBS = {
 
 
 class LazyGroup(click.Group):
-    def __init__(self, *args: Any, verbs: Mapping[str, str] = VERBS, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._verbs = verbs
-
     def list_commands(self, _context: click.Context) -> list[str]:
-        return sorted(self._verbs)
+        return sorted(VERBS)
 
     def get_command(self, _context: click.Context, name: str) -> click.Command | None:
-        if name not in self._verbs:
+        if name not in VERBS:
             return None
-        module, _, function = self._verbs[name].partition(":")
+        module, _, function = VERBS[name].partition(":")
         command = getattr(import_module(module), function)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(
+        self, context: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """click itself suggests only commands that are already imported."""
+        verb = args[0]
+        if verb not in VERBS and not context.resilient_parsing and (hint := did_you_mean(verb, VERBS)):
+            context.fail(f"No such command {verb!r}.{hint}")
+        return super().resolve_command(context, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

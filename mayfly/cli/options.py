@@ -1,5 +1,6 @@
-"""Options and arguments that several commands share, and the question before a bulk action."""
+"""Options and arguments that several commands share, JSON output, and the question before a bulk action."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,7 +12,7 @@ from mayfly.admin import JobFilter
 from mayfly.bootstrap import open_database
 from mayfly.client import created_before
 from mayfly.db.database import Database
-from mayfly.format import parse_duration
+from mayfly.format import did_you_mean, parse_duration
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import NAME_LENGTH
 from mayfly.settings import Settings, load_settings
@@ -22,6 +23,13 @@ JOB_ID = click.IntRange(1, 2**63 - 1)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+class Choice(click.Choice[str]):
+    """With a hint after a misspelled word."""
+
+    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
+        return super().get_invalid_choice_message(value, ctx) + did_you_mean(str(value), self.choices)
+
+
 def limit_option(default: int) -> Callable[[Command], Command]:
     limit = click.IntRange(1, 1000)
     return click.option("--limit", type=limit, default=default, show_default=True, help="Maximum number of rows.")
@@ -30,6 +38,18 @@ def limit_option(default: int) -> Callable[[Command], Command]:
 def open_installation() -> tuple[Settings, Database]:
     settings = load_settings()
     return settings, open_database(settings)
+
+
+def print_json(facts: object) -> None:
+    click.echo(json.dumps(facts, indent=2))
+
+
+def print_list(found: Sequence[Any], as_json: bool, text: Callable[[Sequence[Any]], str]) -> None:
+    """Views of the admin package, as a JSON list or as a table."""
+    if as_json:
+        print_json([each.facts() for each in found])
+    else:
+        click.echo(text(found))
 
 
 def name_given(_context: click.Context, _parameter: click.Parameter, given: str) -> str:
@@ -74,7 +94,7 @@ def jobs_options(statuses: Sequence[str]) -> Callable[[Command], Command]:
     options = (
         click.argument("ids", nargs=-1, type=int, metavar="[ID]..."),
         filter_options,
-        click.option("--status", type=click.Choice(tuple(statuses)), help="Jobs with this status."),
+        click.option("--status", type=Choice(statuses), help="Jobs with this status."),
         click.option("--reason", help="Why; kept with the jobs or in the audit."),
         click.option("--yes", is_flag=True, help="Do not ask."),
         click.option("--dry-run", is_flag=True, help="Count them, change nothing."),

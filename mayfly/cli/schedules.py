@@ -1,7 +1,5 @@
 """`mayfly schedules`: list them, pause and resume them, run one now, write those declared in Python."""
 
-import json
-
 import click
 
 from mayfly.admin.audit import TERMINAL, this_user
@@ -16,7 +14,7 @@ from mayfly.admin.schedules import (
     schedule_view,
 )
 from mayfly.bootstrap import load_registry, missing_embedded, open_database
-from mayfly.cli.options import future_time, json_option, open_installation, pause_options
+from mayfly.cli.options import future_time, json_option, open_installation, pause_options, print_json
 from mayfly.cli.text import schedule_text
 from mayfly.clock import host_now
 from mayfly.format import plural
@@ -46,8 +44,7 @@ def _list(as_json: bool) -> int:
         known, now = database.read(load_known), database.clock.now()
     views = schedule_view(found.entries, known, now)
     if as_json:
-        listed = {"schedules": list(map(facts, views)), "problems": list(map(str, found.problems))}
-        click.echo(json.dumps(listed, indent=2))
+        print_json({"schedules": list(map(facts, views)), "problems": list(map(str, found.problems))})
     else:
         click.echo("\n\n".join(map(schedule_text, views)) or "There are no schedules. See docs/schedules.md.")
     for problem in found.problems:
@@ -58,7 +55,7 @@ def _list(as_json: bool) -> int:
 @schedules.command()
 @click.argument("name")
 @pause_options
-def pause(name: str, reason: str | None, until: str | None) -> int:
+def pause(name: str, reason: str | None, until: str | None) -> None:
     """Pause a schedule on all hosts; missed runs are skipped."""
     settings = load_settings()
     entry = find_schedule(settings, name)
@@ -66,12 +63,11 @@ def pause(name: str, reason: str | None, until: str | None) -> int:
     end = future_time(until, database.clock.now())
     pause_schedule(database, entry, this_user(TERMINAL), end, reason)
     click.echo(f"Paused {name}{f' until {until}' if until else ''}.")
-    return exits.SUCCESS
 
 
 @schedules.command()
 @click.argument("name")
-def resume(name: str) -> int:
+def resume(name: str) -> None:
     """Resume a schedule from its next due time on."""
     settings, database = open_installation()
     if resume_schedule(database, name, this_user(TERMINAL)):
@@ -79,13 +75,12 @@ def resume(name: str) -> int:
     else:
         find_schedule(settings, name)  # an unknown name is an error; one that was not paused is none
         click.echo(f"{name} was not paused.")
-    return exits.SUCCESS
 
 
 @schedules.command()
 @click.argument("name")
 @click.option("--dry-run", is_flag=True, help="Check everything, enqueue nothing.")
-def run_now(name: str, dry_run: bool) -> int:
+def run_now(name: str, dry_run: bool) -> None:
     """Enqueue a job of a schedule now and print its id.
 
     Also if it is paused; its due times do not change.
@@ -96,14 +91,13 @@ def run_now(name: str, dry_run: bool) -> int:
     if dry_run:
         job_of_now(settings, entry, database.clock.now())
         click.echo("The job is valid; nothing was enqueued.")
-        return exits.SUCCESS
-    click.echo(run_schedule(database, settings, entry, this_user(TERMINAL)))
-    return exits.SUCCESS
+    else:
+        click.echo(run_schedule(database, settings, entry, this_user(TERMINAL)))
 
 
 @schedules.command()
 @click.option("--dry-run", is_flag=True, help="Print the file, write nothing.")
-def sync(dry_run: bool) -> int:
+def sync(dry_run: bool) -> None:
     """Write schedules declared in Python to a file, at each deploy.
 
     Those are the schedule() calls in the modules of HANDLERS.
@@ -113,9 +107,7 @@ def sync(dry_run: bool) -> int:
         raise click.ClickException(f"{module} cannot be imported: {reason}. Nothing was written.")
     text = declare.declared_text()
     if dry_run:
-        click.echo(text, nl=False)
-        return exits.SUCCESS
+        return click.echo(text, nl=False)
     declare.sync(settings.home)
     number = max(0, text.count("\n") - 1)
-    click.echo(f"{plural(number, 'schedule')} from Python, in {settings.home / declare.SYNCED}.")
-    return exits.SUCCESS
+    return click.echo(f"{plural(number, 'schedule')} from Python, in {settings.home / declare.SYNCED}.")

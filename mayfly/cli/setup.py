@@ -1,6 +1,5 @@
 """Commands to set Mayfly up: config, migrate, dev, shell completion and the man page."""
 
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from click.shell_completion import get_completion_class
 
 from mayfly import __version__
 from mayfly.bootstrap import add_home_to_path, load_registry
-from mayfly.cli.options import json_option
+from mayfly.cli.options import Choice, json_option, print_json
 from mayfly.clock import monotonic, pause
 from mayfly.process import exits
 from mayfly.registry import required_names
@@ -28,28 +27,26 @@ MAX_VALUE_WIDTH = 48
 
 @click.command()
 @json_option
-def config(as_json: bool) -> int:
+def config(as_json: bool) -> None:
     """Show every setting, its value and its source; secrets masked."""
     loaded = load()
     registry = load_registry(loaded.settings)
     origins = [*loaded.origins, *integration_origins(required_names(registry.handlers.values()))]
     if as_json:
-        facts = [{"name": each.name, "value": each.value, "source": each.source} for each in origins]
-        click.echo(json.dumps(facts, indent=2))
-        return exits.SUCCESS
+        return print_json([{"name": each.name, "value": each.value, "source": each.source} for each in origins])
     width = max(len(each.name) for each in origins)
     value_width = min(MAX_VALUE_WIDTH, max(len(each.value) for each in origins))
     for each in origins:
         click.echo(f"{each.name.ljust(width)}  {each.value.ljust(value_width)}  {each.source}")
     for warning in loaded.warnings:
         click.echo(f"warning: {warning}", err=True)
-    return exits.SUCCESS
+    return None
 
 
 @click.command()
 @click.option("--sql", is_flag=True, help="Print the statements for an empty database instead of running them.")
 @click.option("--app", is_flag=True, help="The tables of the handlers, instead of Mayfly's own.")
-def migrate(sql: bool, app: bool) -> int:
+def migrate(sql: bool, app: bool) -> None:
     """Create or update Mayfly's tables.
 
     Safe to repeat, also from several hosts at once.
@@ -59,15 +56,14 @@ def migrate(sql: bool, app: bool) -> int:
     settings = load_settings()
     url = settings.database_url.get_secret_value()
     if app:
-        return _migrate_app(settings, url, sql)
-    if sql:
+        _migrate_app(settings, url, sql)
+    elif sql:
         migrations.migration_sql(url)
-        return exits.SUCCESS
-    click.echo(_migrated("the schema", *migrations.migrate(url)))
-    return exits.SUCCESS
+    else:
+        click.echo(_migrated("the schema", *migrations.migrate(url)))
 
 
-def _migrate_app(settings: Settings, url: str, sql: bool) -> int:
+def _migrate_app(settings: Settings, url: str, sql: bool) -> None:
     from mayfly.schema.migrations.apps import app_migration_sql, app_tables, migrate_app  # as above
 
     add_home_to_path(settings)
@@ -79,7 +75,6 @@ def _migrate_app(settings: Settings, url: str, sql: bool) -> int:
             app_migration_sql(url, tables)
         else:
             click.echo(_migrated(f"the tables of {tables.package}", *migrate_app(url, tables)))
-    return exits.SUCCESS
 
 
 def _migrated(subject: str, before: str | None, after: str | None) -> str:
@@ -145,9 +140,9 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=Choice(SHELLS))
 @click.pass_context
-def completion(context: click.Context, shell: str) -> int:
+def completion(context: click.Context, shell: str) -> None:
     """Print the completion script for bash, zsh or fish.
 
     `eval "$(mayfly completion bash)"` in ~/.bashrc installs it.
@@ -156,15 +151,13 @@ def completion(context: click.Context, shell: str) -> int:
     assert completer is not None
     program = context.find_root().command
     click.echo(completer(program, {}, "mayfly", "_MAYFLY_COMPLETE").source())
-    return exits.SUCCESS
 
 
 @click.command()
 @click.pass_context
-def man(context: click.Context) -> int:
+def man(context: click.Context) -> None:
     """Print the man page: `mayfly man > mayfly.1`."""
     click.echo(_man_page(context.find_root()), nl=False)
-    return exits.SUCCESS
 
 
 EXIT_CODES = (

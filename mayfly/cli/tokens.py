@@ -1,6 +1,5 @@
 """`mayfly password` for logging in to the web console, `mayfly token` for programs that use the HTTP API."""
 
-import json
 import re
 import sys
 from datetime import timedelta
@@ -20,9 +19,8 @@ from mayfly.admin.auth import (
     revoke_token,
     scopes_text,
 )
-from mayfly.cli.options import duration, json_option, open_installation
+from mayfly.cli.options import Choice, duration, json_option, open_installation, print_json
 from mayfly.errors import UnknownName
-from mayfly.process import exits
 from mayfly.settings.values import NAME_PATTERN, NAME_RULE, ROLES
 
 ADMIN = "admin"
@@ -31,8 +29,8 @@ ENVIRONMENT_NAME = r"[a-z0-9_]+"  # can be part of a variable's name
 
 @click.command()
 @click.option("--name", default=ADMIN, show_default=True, help="The account.")
-@click.option("--role", type=click.Choice(ROLES), help="What it may do; viewer by default.")
-def password(name: str, role: str | None) -> int:
+@click.option("--role", type=Choice(ROLES), help="What it may do; viewer by default.")
+def password(name: str, role: str | None) -> None:
     """Ask for a console password and print its hash as a setting.
 
     The lines go into .env or mayfly.toml. Without a terminal the password is read from standard input.
@@ -46,7 +44,6 @@ def password(name: str, role: str | None) -> int:
     for line in lines_for(name, role or ROLES[0], hashed):
         click.echo(line)
     click.echo(f"Put this into {file} and restart the console.", err=True)
-    return exits.SUCCESS
 
 
 def lines_for(name: str, role: str, hashed: str) -> list[str]:
@@ -84,11 +81,11 @@ def token() -> None:
     "scopes",
     multiple=True,
     required=True,
-    type=click.Choice(list(SCOPES)),
+    type=Choice(list(SCOPES)),
     help="What it may be used for; may be repeated.",
 )
 @click.option("--expires-in", callback=duration, metavar="TIME", help="Lifetime: 12h, 90d.")
-def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> int:
+def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> None:
     """Create a token and print it, once: only its hash is stored."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise click.BadParameter(f"must have {NAME_RULE}", param_hint="NAME")
@@ -101,29 +98,26 @@ def create(name: str, scopes: tuple[str, ...], expires_in: float | None) -> int:
     database.run(lambda connection: add_token(connection, new, entry))
     click.echo(text)
     click.echo("Store it now: it is not shown again.", err=True)
-    return exits.SUCCESS
 
 
 @token.command("list")
 @json_option
-def list_(as_json: bool) -> int:
+def list_(as_json: bool) -> None:
     """List tokens: scopes, creator, expiry and last use."""
     _settings, database = open_installation()
     now = database.clock.now()
     facts = [each.facts(now) for each in database.read(list_tokens)]
     if as_json:
-        click.echo(json.dumps(facts, indent=2))
-        return exits.SUCCESS
-    for each in facts:
-        click.echo(_line(each))
-    if not facts:
+        print_json(facts)
+    elif facts:
+        click.echo("\n".join(map(_line, facts)))
+    else:
         click.echo("There are no tokens. `mayfly token create NAME --scope enqueue` creates one.")
-    return exits.SUCCESS
 
 
 @token.command()
 @click.argument("name")
-def revoke(name: str) -> int:
+def revoke(name: str) -> None:
     """Revoke a token; requests with it fail from now on."""
     _settings, database = open_installation()
     now = database.clock.now()
@@ -131,7 +125,6 @@ def revoke(name: str) -> int:
     if not database.run(lambda connection: revoke_token(connection, entry)):
         raise UnknownName("token", name, "that could be revoked; `mayfly token list` shows all")
     click.echo(f"Revoked the token {name}.")
-    return exits.SUCCESS
 
 
 def _line(facts: dict[str, object]) -> str:

@@ -112,10 +112,15 @@ def _check(fields: Sequence[Word]) -> None:
 def _check_field(field: Word, number: int, name: str) -> None:
     if not field.text:
         refuse(field.column, f"the {name} is missing: five fields are needed, or @daily and the like")
-    alone = ["*"] * len(FIELDS)
-    alone[number] = field.text
-    if len(field.text) > MAX_FIELD_LENGTH or not _is_understood(" ".join(alone)):
+    if not is_field(field.text, number):
         refuse(field.column, f"{field.text[:MAX_FIELD_LENGTH]!r} is no {name}")
+
+
+def is_field(text: str, number: int) -> bool:
+    """Whether a text can be the field of this number, from 0."""
+    alone = ["*"] * len(FIELDS)
+    alone[number] = text
+    return len(text) <= MAX_FIELD_LENGTH and _is_understood(" ".join(alone))
 
 
 def _is_understood(expression: str) -> bool:

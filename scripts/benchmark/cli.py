@@ -17,6 +17,7 @@ import psutil
 from rich.console import Console
 from rich.status import Status
 
+from mayfly.cli.options import Choice
 from mayfly.process import exits
 from scripts.benchmark.benchmarks import BENCHMARKS
 from scripts.benchmark.engines import ENGINES
@@ -43,8 +44,8 @@ BARE = "bare"
     help="Measure Mayfly on private servers, alternating with a yardstick, and print medians, spreads and ratios."
     " Exit code 1 if a goal is missed or a benchmark failed. Goals are judged at full size only."
 )
-@click.option("--only", type=click.Choice(list(BENCHMARKS)), multiple=True, help="Only this benchmark; repeatable.")
-@click.option("--engine", type=click.Choice(list(ENGINES)), multiple=True, help="Only this database; repeatable.")
+@click.option("--only", type=Choice(list(BENCHMARKS)), multiple=True, help="Only this benchmark; repeatable.")
+@click.option("--engine", type=Choice(list(ENGINES)), multiple=True, help="Only this database; repeatable.")
 @click.option("--scale", default=1.0, show_default=True, type=click.FloatRange(0.001, 10), help="Of the row counts.")
 @click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Runs of each.")
 @click.option("--against", metavar="REVISION", help="Compare with this git revision instead of a bare program.")

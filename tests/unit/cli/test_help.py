@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from mayfly.cli.main import VERBS, mayfly
 
@@ -33,6 +34,29 @@ def test_every_verb_of_the_table_is_a_command_of_its_name() -> None:
 
 def test_an_unknown_verb_is_none() -> None:
     assert mayfly.get_command(click.Context(mayfly), "nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["enqeue", "noop"], "No such command 'enqeue'. Did you mean 'enqueue'?"),
+        (["batches", "saal"], "No such command 'saal'. Did you mean 'seal'?"),
+        (["jobs", "--status", "daed"], "'daed' is not one of 'pending', 'processing', 'done', 'dead', 'cancelled'."
+         " Did you mean 'dead'?"),
+    ],
+)  # fmt: skip
+def test_a_misspelled_word_suggests_the_right_one(arguments: list[str], hint: str) -> None:
+    """Verbs, verbs below a verb, and words that an option takes."""
+    refused = CliRunner().invoke(mayfly, arguments)
+
+    assert refused.exit_code == 2  # click's own; `mayfly` exits with 64
+    assert refused.output.endswith(f"{hint}\n")
+
+
+def test_a_verb_that_resembles_none_gets_no_suggestion() -> None:
+    refused = CliRunner().invoke(mayfly, ["nonsense"])
+
+    assert refused.output.endswith("No such command 'nonsense'.\n")
 
 
 @pytest.mark.parametrize("name", ["", "batches", "lanes", "schedules", "token"])
