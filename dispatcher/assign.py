@@ -152,7 +152,7 @@ def _busy(context: CycleContext, lane: str, running: int, idle: Mapping[str, int
 def runner_deadline(context: CycleContext) -> float:
     """A runner's guard counts from its start; a late one must still exit before the dispatcher's guard."""
     settings = context.settings
-    reserve = min(2.0, (settings.dispatch_timeout - settings.worker_timeout) / 2)
+    reserve = min(2.0, (settings.dispatch_timeout - settings.worker_timeout) / 2) + timing().finish_seconds
     return min(monotonic() + settings.worker_timeout, context.deadline - reserve)
 
 

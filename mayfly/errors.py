@@ -367,6 +367,14 @@ class BadHandler(HandlerError):
         super().__init__(f"The handler for {type_name} ({where}) {reason}.")
 
 
+class UnhandledAlarm(HandlerError):
+    def __init__(self) -> None:
+        super().__init__(
+            "SIGALRM arrived and nothing handled it: the handler, or a library that it uses, called signal.alarm() "
+            "or signal.setitimer(). Install a handler for SIGALRM before, or use @handler(timeout=…) instead."
+        )
+
+
 class BadDeclaration(HandlerError):
     """A call of concurrency(), rate() or schedule() that cannot work."""
 

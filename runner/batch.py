@@ -18,6 +18,7 @@ from runner.invoke import Invoker, JobResult
 from runner.settle_buffer import SettleBuffer
 
 LOGGED_KINDS = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.DEAD, OutcomeKind.CANCELLED)
+MIN_INTERRUPTED_MS = 1000  # a job that was interrupted earlier had started too late: a plain backlog is no timeout
 MAX_SNOOZES_LOGGED = 3  # reasons per batch; each job has its own in its row
 
 Reject = Callable[[Job, Outcome], object]
@@ -78,7 +79,7 @@ class BatchReport:
     outcomes: Counter[str] = field(default_factory=Counter)
     snoozed: Counter[str] = field(default_factory=Counter)  # jobs by what they wait for
     released: int = 0  # for lack of time
-    guard_interrupted: bool = False
+    guard_interrupted: bool = False  # a job that had run for a second or more: its runner timed out
     left_behind: bool = False  # a job that could not be interrupted still runs in this process
     unknown_type: bool = False
 
@@ -156,7 +157,8 @@ class BatchRunner:
 
     def note(self, job: Job, result: JobResult, report: BatchReport) -> None:
         """Any outcome but a plain `done`."""
-        report.guard_interrupted |= result.cause is Cause.GUARD
+        had_time = (result.duration_ms or 0) >= MIN_INTERRUPTED_MS
+        report.guard_interrupted |= result.cause is Cause.GUARD and had_time
         report.unknown_type |= result.unknown_type
         if result.outcome.waiting_for is not None:
             report.snoozed[result.outcome.waiting_for] += 1

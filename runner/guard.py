@@ -3,21 +3,29 @@
 First by an exception, then by ending the process from C; the dispatcher's guard comes last.
 """
 
+import ctypes
 import faulthandler
 import os
 import signal
+from _signal import getsignal  # type: ignore[import-not-found]  # signal.getsignal() takes 3 µs around it, for each job
+from collections.abc import Callable
 from enum import StrEnum
 from math import inf
 from types import FrameType
 
 from mayfly.clock import monotonic
-from mayfly.errors import Interrupted
+from mayfly.errors import Interrupted, UnhandledAlarm
 from mayfly.job import Job, TimeBudget
 from mayfly.process.fork import HANDOVER, STOPS
 from mayfly.process.status_page import StatusPage
 from mayfly.process.timing import timing
 
 HARD_EXIT_STEP_SECONDS = 0.5  # the hard exit is moved in steps: each move starts a thread of C
+
+
+CLOCK_MONOTONIC = 1  # of timer_create
+
+SignalHandler = Callable[[int, FrameType | None], None]
 
 
 class Cause(StrEnum):
@@ -27,25 +35,97 @@ class Cause(StrEnum):
     STUCK = "stuck"  # another job blocks its event loop: it is released, whatever its own timeout
 
 
+class _SignalEvent(ctypes.Structure):
+    """`struct sigevent` of Linux."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p),
+        ("signal", ctypes.c_int),
+        ("notify", ctypes.c_int),  # 0: SIGEV_SIGNAL
+        ("unused", ctypes.c_char * 48),
+    )
+
+
+class _TimerSpec(ctypes.Structure):
+    """`struct itimerspec`: the interval and the first expiration, each in seconds and nanoseconds."""
+
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("first_s", ctypes.c_long),
+        ("first_ns", ctypes.c_long),
+    )
+
+
+class SignalTimer:
+    """A POSIX timer with a real-time signal: SIGALRM and its only timer belong to handlers and their libraries.
+
+    The standard library has no call for it. Forked processes do not inherit it.
+    """
+
+    def __init__(self) -> None:
+        self.signal = signal.SIGRTMIN + 1
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(self._libc, "timer_create"):
+            self._libc = ctypes.CDLL("librt.so.1", use_errno=True)  # glibc before 2.34
+        self._id = ctypes.c_void_p()
+        event = _SignalEvent(signal=self.signal)
+        self._call("timer_create", CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(self._id))
+
+    def start(self, seconds: float, interval_seconds: float) -> None:
+        spec = _TimerSpec(*_seconds_and_nanoseconds(interval_seconds), *_seconds_and_nanoseconds(seconds))
+        self._call("timer_settime", self._id, 0, ctypes.byref(spec), None)
+
+    def delete(self) -> None:
+        self._call("timer_delete", self._id)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        if getattr(self._libc, name)(*arguments):
+            number = ctypes.get_errno()
+            raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _seconds_and_nanoseconds(seconds: float) -> tuple[int, int]:
+    whole = int(seconds)
+    return whole, int((seconds - whole) * 1e9)
+
+
 class Guard:
-    """The deadlines of one process. An alarm raises Interrupted only while `armed`, which is while a handler runs."""
+    """The deadlines of one process. The timer raises Interrupted only while `armed`: while a handler runs."""
 
     def __init__(self, deadline: float, page: StatusPage) -> None:
         self._guard_at = deadline
+        self._interrupt_at = deadline + timing().finish_seconds
         self._stop_at: float | None = None
         self._timeout_at: float | None = None
         self._hard_exit_at = 0.0
         self._page = page
+        self._timer: SignalTimer | None = None
+        self._signal_handlers: dict[int, SignalHandler] = {}
         self.armed = False
         self.stopped_by: str | None = None  # the signal that asked the runner to end
 
     def install(self) -> None:
-        signal.signal(signal.SIGALRM, self._on_alarm)
-        for each in STOPS:
-            signal.signal(each, self._on_stop)
+        self._timer = SignalTimer()
+        self._signal_handlers = {
+            self._timer.signal: self._on_timer,
+            signal.SIGALRM: self._on_alarm,
+            **dict.fromkeys(STOPS, self._on_stop),
+        }
+        self.restore_signals()
         os.register_at_fork(before=_block_stops, after_in_parent=_unblock_stops, after_in_child=self._uninstall)
         self._set_timer()
         _unblock_stops()  # blocked by dispatcher.spawn until here, so that no signal is lost
+
+    def restore_signals(self) -> None:
+        """After each job: a handler may have left an alarm, or signal handlers of its own."""
+        if self._timer is None:
+            return  # not installed: signals belong to the caller
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._signal_handlers.items():
+            if getsignal(number) is not handler:
+                signal.signal(number, handler)
 
     @property
     def may_start(self) -> bool:
@@ -53,9 +133,14 @@ class Guard:
         return self.stopped_by is None and monotonic() < self._guard_at
 
     @property
+    def window_ends_at(self) -> float:
+        """Until when a handler should be done; one that is nearly done may finish after it, until `ends_at`."""
+        return self._guard_at if self._stop_at is None else min(self._guard_at, self._stop_at)
+
+    @property
     def ends_at(self) -> float:
         """When a handler that still runs is interrupted."""
-        return self._guard_at if self._stop_at is None else min(self._guard_at, self._stop_at)
+        return self._interrupt_at if self._stop_at is None else min(self._interrupt_at, self._stop_at)
 
     @property
     def cause(self) -> Cause:
@@ -67,7 +152,7 @@ class Guard:
         now = monotonic()
         if timeout_at is not None and now >= timeout_at:
             return Cause.TIMEOUT
-        return Cause.GUARD if now >= self._guard_at else Cause.STOP
+        return Cause.GUARD if now >= self._interrupt_at else Cause.STOP
 
     def start_timeout(self, seconds: float) -> None:
         """The job's own timeout, until `end_timeout`."""
@@ -88,12 +173,14 @@ class Guard:
 
     def reset_concurrent(self) -> None:
         """No such job runs any more; outcomes of jobs that ended after the deadline are still to be settled."""
+        self.restore_signals()
         self._set_timer(timing().settle_seconds if monotonic() >= self.ends_at else 0)
 
     def _set_timer(self, settle_seconds: float = 0) -> None:
         """One timer and one hard exit, both for the earliest deadline."""
         due = self.ends_at if self._timeout_at is None else min(self.ends_at, self._timeout_at)
-        signal.setitimer(signal.ITIMER_REAL, max(0.001, due - monotonic()), timing().interrupt_repeat_seconds)
+        if self._timer is not None:
+            self._timer.start(max(0.001, due - monotonic()), timing().interrupt_repeat_seconds)
         self._exit_hard_at(due + timing().hard_exit_seconds + settle_seconds)
 
     def _exit_hard_at(self, at: float) -> None:
@@ -104,14 +191,19 @@ class Guard:
 
     def _uninstall(self) -> None:
         """In a process that a handler forks: a signal ends it, and the status page is not touched."""
-        for each in (signal.SIGALRM, *STOPS):
-            if signal.getsignal(each) in (self._on_alarm, self._on_stop):
-                signal.signal(each, signal.SIG_DFL)
+        for number, handler in self._signal_handlers.items():
+            if signal.getsignal(number) is handler:
+                signal.signal(number, signal.SIG_DFL)
         _unblock_stops()
 
-    def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+    def _on_timer(self, _signal: int, _frame: FrameType | None) -> None:
         if self.armed:
             raise Interrupted
+
+    def _on_alarm(self, _signal: int, _frame: FrameType | None) -> None:
+        """Set by the running handler or a library; without this the process would die of it."""
+        if self.armed:
+            raise UnhandledAlarm
 
     def _on_stop(self, number: int, _frame: FrameType | None) -> None:
         """Claim nothing more; the running job may finish for a while, but never past the guard."""
@@ -144,5 +236,5 @@ class RunnerDeadline:
         if running is None:  # left behind, and already settled
             return TimeBudget(monotonic(), -inf)
         timeout_at = inf if running.timeout is None else running.started + running.timeout
-        ends_at = -inf if self._guard.stopped_by is not None else min(timeout_at, self._guard.ends_at)
+        ends_at = -inf if self._guard.stopped_by is not None else min(timeout_at, self._guard.window_ends_at)
         return TimeBudget(running.started, ends_at)

@@ -96,15 +96,16 @@ class Invoker:
             try:
                 if handler.timeout is not None:
                     guard.start_timeout(handler.timeout)
-                guard.armed = True  # from here on an alarm raises Interrupted
+                guard.armed = True  # from here on the guard's timer raises Interrupted
                 if observers is not None:
                     observers.before(job)
                 if handler.takes_payload:
                     returned = handler.function(job, validated_payload(handler, job))
                 else:
                     returned = handler.function(job)
-            finally:  # at once: a later alarm must not interrupt the runner itself
+            finally:  # at once: a later signal must not interrupt the runner itself
                 guard.armed = False
+                guard.restore_signals()
             result = RETURNED if returned is None else encode_result(handler, returned)
         except BaseException as error:  # noqa: BLE001 - SystemExit in a handler is the job's failure, not our end
             result = self.after_error(handler, job, error, monotonic() - started)

@@ -115,7 +115,7 @@ class Runner:
             guard=self.guard,
             page=self.page,
             default_backoff=Backoff(self.settings.backoff_base, self.settings.backoff_cap),
-            window_seconds=self.assignment.window_seconds,
+            window_seconds=self.assignment.window_seconds + timing().finish_seconds,
             random=random.random,
             on_dead=self.on_dead,
             observers=JobObservers(self.observers) if self.observers else None,

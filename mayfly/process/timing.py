@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 class Timing(NamedTuple):
     # The runner's guard.
+    finish_seconds: float = 0.5  # a job that runs at the end of the window may finish for this long
     interrupt_repeat_seconds: float = 0.5  # a handler that catches the exception gets another one
     hard_exit_seconds: float = 2.0  # from the exception to the end of the process: time for a handler's `finally`
     settle_seconds: float = 1.0  # for the main thread to settle a job in a thread that could not be interrupted
