@@ -68,7 +68,7 @@ class Connection:
             column, _, after = rest.partition("}")
             text = f"{before}{in_list(column, sorted(ids))}{after}"
         cursor = self.raw.cursor()
-        cursor.execute(*dialect.ready(self.raw, text, values))
+        cursor.execute(text, dialect.all_bound(values))
         return Result(cursor)
 
     def execute_many(self, statement: str, rows: Sequence[Values]) -> Result:

@@ -165,10 +165,6 @@ class Dialect:
             return values
         return {name: self.bound(value) for name, value in values.items()}
 
-    def ready(self, _raw: Any, statement: str, values: Values) -> tuple[str, Values | None]:
-        """A rendered statement and its parameters, as the driver's `execute` takes them."""
-        return statement, self.all_bound(values)
-
     def bundled(self, _separator: str, columns: Sequence[str]) -> Sequence[str]:
         """The columns, or one text of them all."""
         return columns

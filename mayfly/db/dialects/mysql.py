@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from mayfly.db.dialects import base
-from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Found, Values, mysql_server, utc_text
+from mayfly.db.dialects.base import DatabaseServer, Dialect, ErrorKind, Found, mysql_server, utc_text
 from mayfly.db.url import mysql_arguments
 from mayfly.errors import BadDatabaseOption, DriverMissing
 
@@ -88,10 +88,6 @@ class MySQL(Dialect):
         # Differs because it stores no zone: it gets UTC without one, as a text; PyMySQL takes ten times as long.
         return utc_text(value) if isinstance(value, datetime) else value
 
-    def ready(self, raw: "Raw", statement: str, values: Values) -> tuple[str, Values | None]:
-        # Differs because PyMySQL writes parameters into the text itself, and takes up to twice as long.
-        return statement % {name: _literal(raw, value) for name, value in values.items()}, None
-
     def bundled(self, separator: str, columns: Sequence[str]) -> Sequence[str]:
         # Differs because PyMySQL takes half a microsecond of Python for each column of each row; the others' drivers
         # are written in C, and take longer to join the columns than to deliver them.
@@ -148,14 +144,6 @@ class MySQL(Dialect):
     def packet_limit(self, connection: Any) -> int | None:
         # Differs because MySQL closes the connection at a larger statement (2006) instead of returning an error.
         return int(connection.execute("SELECT @@max_allowed_packet").scalar())
-
-
-def _literal(raw: "Raw", value: Any) -> Any:
-    if type(value) is int:
-        return value
-    if isinstance(value, datetime):
-        return f"'{utc_text(value)}'"
-    return raw.escape(value)
 
 
 DIALECT = MySQL()
