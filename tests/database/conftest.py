@@ -17,7 +17,7 @@ from tests.app_package import NAME, write_app_package
 @pytest.fixture(autouse=True)
 def _few_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default would import every handler there is."""
-    monkeypatch.setenv("HANDLERS", "handlers.samples")
+    monkeypatch.setenv("HANDLERS", "tests.basic_handlers")
 
 
 @pytest.fixture

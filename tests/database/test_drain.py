@@ -209,7 +209,7 @@ def test_rows_of_plain_sql_are_run(calls: list[str], database: Database) -> None
         database, "INSERT INTO mayfly_jobs (type, lane, payload) VALUES ('sleep', 'z', :text)", text='{"seconds":"x"}'
     )
 
-    with pytest.raises(PayloadError, match=r"the payload does not fit handlers\.samples\.sleep: seconds: "):
+    with pytest.raises(PayloadError, match=r"the payload does not fit tests\.basic_handlers\.sleep: seconds: "):
         drain()
 
     assert calls == ["plain"]
@@ -264,7 +264,7 @@ def test_a_module_that_cannot_be_imported_is_an_error(
 ) -> None:
     """At the first job that may be in it: a runner would give that back for ever."""
     monkeypatch.setattr("mayfly.client._apps", {})
-    monkeypatch.setenv("HANDLERS", "handlers.samples,no_such_module")
+    monkeypatch.setenv("HANDLERS", "tests.basic_handlers,no_such_module")
     with using_database(migrated_url):
         job_id = enqueue("whose")
 

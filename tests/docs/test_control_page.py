@@ -17,7 +17,7 @@ PAGE = page_named("control.md")
 def campaign(tmp_path: Path) -> Iterator[Installation]:
     """An installation with the page's handler, and three jobs of the campaign."""
     (tmp_path / "campaign.py").write_text(blocks(PAGE, "python")[0])
-    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "handlers.samples,campaign"})
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "tests.basic_handlers,campaign"})
     made.dispatch()  # cron is at work
     made.enqueue("send_campaign", '{"recipients": ["ann"]}', count=3, lane="campaigns", group_key="campaign-7")
     yield made

@@ -18,7 +18,7 @@ ELSEWHERE = {"enqueue", "migrate", "config", "doctor", "dev", "interrupt"}  # RE
 def invoices(tmp_path: Path) -> Iterator[Installation]:
     """An installation with the page's handler, after a cycle with one good invoice and three bad ones."""
     (tmp_path / "invoices.py").write_text(blocks(PAGE, "python")[0])
-    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "handlers.samples,invoices"})
+    made = Installation(tmp_path, f"sqlite:///{tmp_path}/mayfly.db", {"HANDLERS": "tests.basic_handlers,invoices"})
     for customer, count in (("ann", 1), ("bob", 3)):
         payload = f'{{"customer": "{customer}"}}'
         made.enqueue("post_invoice", payload, count, lane="invoices", max_attempts=1)

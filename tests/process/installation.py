@@ -72,7 +72,7 @@ class Installation:
             "MAYFLY_HOME": str(self.home),
             "DATABASE_URL": self.url,
             "STATE_DIR": str(self.home / "state"),
-            "HANDLERS": "handlers.samples,tests.process.mischief,tests.process.manners",
+            "HANDLERS": handler_modules("misbehaving", "outcomes"),
             "PYTHONPATH": str(CHECKOUT),
             "MAX_LOAD": "0",
             **self.settings,
@@ -183,6 +183,11 @@ class Installation:
         for started in self._started:
             with started:  # waits for it, and closes its pipes
                 continue
+
+
+def handler_modules(*names: str) -> str:
+    """HANDLERS: the basic handlers, and the named modules of tests/process/sample_handlers."""
+    return ",".join(["tests.basic_handlers", *(f"tests.process.sample_handlers.{name}" for name in names)])
 
 
 def most_at_once(intervals: Iterable[tuple[datetime, datetime]]) -> int:

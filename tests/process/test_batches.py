@@ -19,7 +19,7 @@ CHILDREN = 2000
 KILLS = 5
 CHILD = "group_key = 'crowd'"
 SETTINGS = {
-    "HANDLERS": "tests.process.crowd",
+    "HANDLERS": "tests.process.sample_handlers.large_batch",
     "WORKER_TIMEOUT": "6",
     "DISPATCH_TIMEOUT": "8",
     "MAX_WORKERS": "5",
@@ -34,7 +34,7 @@ def count(installation: Installation, condition: str) -> int:
 
 def fill(installation: Installation, children: int) -> None:
     create_embedded(installation.url)
-    ran = installation.run("tests.process.crowd", str(children))
+    ran = installation.run("tests.process.sample_handlers.large_batch", str(children))
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
@@ -117,7 +117,8 @@ def test_a_list_without_batches_is_no_error(embedded: Installation) -> None:
 def leave_behind(installation: Installation, children: int = 2) -> None:
     """A batch whose producer was killed while it filled it, two hours ago."""
     create_embedded(installation.url)
-    assert installation.run("tests.process.crowd", str(children), "die").returncode == -signal.SIGKILL
+    producer = installation.run("tests.process.sample_handlers.large_batch", str(children), "die")
+    assert producer.returncode == -signal.SIGKILL
     installation.execute(f"UPDATE mayfly_batches SET created_at = '{datetime.now(UTC) - timedelta(hours=2):%F %T}'")
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, handler_modules, wait_until
 
-HANDLERS = {"HANDLERS": "handlers,tests.process.patient,tests.process.mischief"}
+HANDLERS = {"HANDLERS": handler_modules("cancellation", "misbehaving")}
 
 
 @pytest.mark.parametrize("type_name", ["patient", "patient_thread", "patient_async"])

@@ -12,7 +12,7 @@ from mayfly.process.timing import Timing
 from mayfly.schema.metadata import jobs, runners
 from tests.process.installation import Installation, wait_until
 
-LONG = {"HANDLERS": "tests.process.long", "BACKOFF_BASE": "0.000001"}
+LONG = {"HANDLERS": "tests.process.sample_handlers.long_jobs", "BACKOFF_BASE": "0.000001"}
 # A runner of a busy machine has begun its job when this window ends. The dispatcher's guard is far behind it.
 SHORT: Mapping[str, str] = {**LONG, "WORKER_TIMEOUT": "5", "DISPATCH_TIMEOUT": "30"}
 ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan

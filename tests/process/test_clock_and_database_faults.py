@@ -92,8 +92,9 @@ def test_a_unit_of_a_short_window_is_used_when_its_job_starts(embedded: Installa
     """Taken ahead for a group of jobs, it would be used in the next second, with that second's own units."""
     embedded.enqueue("call", count=50)
 
-    assert embedded.dispatch(HANDLERS="tests.process.limited", BATCH_SIZE="50", MAX_WORKERS="1").returncode == 0
+    cycle = embedded.dispatch(HANDLERS="tests.process.sample_handlers.limits", BATCH_SIZE="50", MAX_WORKERS="1")
 
+    assert cycle.returncode == 0
     used = [int(line) for line in (embedded.home / "used").read_text().splitlines()]
     assert len(used) == 50
     assert all(after in (before + 1, 1) for before, after in pairwise(used)), "1: the next window has begun"

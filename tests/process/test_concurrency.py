@@ -16,9 +16,9 @@ from mayfly import json_text
 from mayfly.process.status_page import read_status_page
 from mayfly.process.timing import Timing
 from mayfly.schema.metadata import runners
-from tests.process.installation import Installation, most_at_once, wait_until
+from tests.process.installation import Installation, handler_modules, most_at_once, wait_until
 
-HANDLERS = {"HANDLERS": "handlers,tests.process.side_by_side", "MAX_WORKERS": "1"}
+HANDLERS = {"HANDLERS": handler_modules("concurrent"), "MAX_WORKERS": "1"}
 SOON = {"BACKOFF_BASE": "0.05"}
 GATED = '{"gate": "go", "seconds": 0}'  # runs until `release_latch`
 PATIENT = Timing(hard_exit_seconds=20)  # for handlers that end, sooner or later, when they are interrupted

@@ -134,7 +134,7 @@ def test_a_handler_steers_its_job(installation: Installation) -> None:
         "cancel": "nobody wants it any more",
         "give_up": "no such customer",
         "come_back": "the other side is busy",
-        "sleep": "the payload does not fit handlers.samples.sleep: seconds: Input should be a valid number",
+        "sleep": "the payload does not fit tests.basic_handlers.sleep: seconds: Input should be a valid number",
     }
     ids = {name: installation.enqueue(name, '{"seconds": "soon"}')[0] for name in endings}
 

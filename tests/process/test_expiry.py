@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.schema.metadata import jobs
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, handler_modules, wait_until
 
-HANDLERS = "handlers,tests.process.side_by_side"
+HANDLERS = handler_modules("concurrent")
 
 
 @pytest.mark.parametrize("kind", ["plain", "async", "thread"])

@@ -7,10 +7,10 @@ import pytest
 
 from mayfly import json_text
 from mayfly.process.timing import Timing
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, handler_modules, wait_until
 
-HERE = "tests.process.watchers"
-HANDLERS = f"handlers,tests.process.mischief,tests.process.manners,{HERE}"
+HERE = "tests.process.sample_handlers.hooks"
+HANDLERS = handler_modules("misbehaving", "outcomes", "hooks")
 BOTH = {"HANDLERS": HANDLERS, "HOOKS_BEFORE": f"{HERE}:before", "HOOKS_AFTER": f"{HERE}:after"}
 SEEN = ("seen_plain", "seen_async", "seen_thread")
 
@@ -56,7 +56,7 @@ def test_after_is_told_what_became_of_the_job(embedded: Installation) -> None:
         "cancel": ("cancelled", "nobody wants it any more"),
         "give_up": ("dead", "no such customer"),
         "come_back": ("failed", "the other side is busy"),
-        "sleep": ("dead", "the payload does not fit handlers.samples.sleep"),
+        "sleep": ("dead", "the payload does not fit tests.basic_handlers.sleep"),
     }
     for each in expected:
         embedded.enqueue(each, '{"seconds": "long"}')

@@ -140,10 +140,10 @@ def test_a_cycle_with_work_does_without_heavy_imports(installation: Installation
 def test_a_runner_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
     """From its claim to its last settlement, where no handler asks for more."""
     installation.dispatch()
-    leave_snapshot(installation, HANDLERS="tests.process.plain")
+    leave_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
     (job_id,) = installation.enqueue("noop")
 
-    ran = Run(installation, "-m", "runner", HANDLERS="tests.process.plain")
+    ran = Run(installation, "-m", "runner", HANDLERS="tests.process.sample_handlers.minimal")
 
     assert (ran.returncode, installation.job(job_id).status) == (0, "done")
     assert (HEAVY_PACKAGES | OTHERS[engine_name]) & ran.modules == set()
@@ -152,12 +152,12 @@ def test_a_runner_does_without_heavy_imports(installation: Installation, engine_
 def test_to_enqueue_does_without_heavy_imports(installation: Installation, engine_name: str) -> None:
     """One by one and many at once, with and without a delay: an application has heavy imports enough."""
     installation.dispatch()
-    leave_snapshot(installation, HANDLERS="tests.process.plain")
+    leave_snapshot(installation, HANDLERS="tests.process.sample_handlers.minimal")
     script = (
         "import mayfly; mayfly.enqueue('noop', delay=5, unique_key='x'); mayfly.enqueue_many([{'type': 'noop'}] * 2)"
     )
 
-    enqueued = Run(installation, "-c", script, HANDLERS="tests.process.plain")
+    enqueued = Run(installation, "-c", script, HANDLERS="tests.process.sample_handlers.minimal")
 
     assert (enqueued.returncode, installation.statuses()) == (0, {"pending": 3})
     assert (HEAVY_PACKAGES | OTHERS[engine_name]) & enqueued.modules == set()
@@ -182,7 +182,7 @@ def test_a_runner_leaves_pydantic_to_its_handlers(embedded: Installation) -> Non
     """Also in an interpreter of its own, where nothing is inherited."""
     embedded.dispatch()
     runs = []
-    for each in ("string", "handlers"):
+    for each in ("string", "tests.basic_handlers"):
         leave_snapshot(embedded, HANDLERS=each)
         runs.append(Run(embedded, "-m", "runner", HANDLERS=each))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.process.installation import Installation, wait_until
 
 WINDOW: Mapping[str, str] = {
-    "HANDLERS": "tests.process.long",
+    "HANDLERS": "tests.process.sample_handlers.long_jobs",
     "WORKER_TIMEOUT": "4",
     "DISPATCH_TIMEOUT": "6",
     "MAX_WORKERS": "1",

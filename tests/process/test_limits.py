@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.installation import Installation, StartedProcess, most_at_once, wait_until
+from tests.process.installation import Installation, StartedProcess, handler_modules, most_at_once, wait_until
 from tests.process.test_long_lanes import FREQUENT_RENEWALS, end
 from tests.process.test_several_hosts import start_hosts
 
-HANDLERS = {"HANDLERS": "handlers,tests.process.limited", "BACKOFF_BASE": "0.05"}
+HANDLERS = {"HANDLERS": handler_modules("limits"), "BACKOFF_BASE": "0.05"}
 EIGHT = {"HOST_MAX_WORKERS": "4", "MAX_WORKERS": "8", "BATCH_SIZE": "2"}
 HOLDERS = "SELECT worker_id, pid FROM mayfly_runners WHERE worker_id IN (SELECT worker_id FROM mayfly_slots)"
 KINDS = pytest.mark.parametrize("kind", ["plain", "thread", "async"])
@@ -55,7 +55,7 @@ def finish(hosts: list[StartedProcess]) -> None:
 
 def begin_together(installation: Installation) -> None:
     """One cycle of both hosts, neither of which has a runner that can claim before the other has planned."""
-    gated = {**EIGHT, "HANDLERS": f"tests.process.gate,{HANDLERS['HANDLERS']}"}
+    gated = {**EIGHT, "HANDLERS": f"tests.process.sample_handlers.gated_import,{HANDLERS['HANDLERS']}"}
     hosts = start_hosts(installation, **gated)
     wait_until(lambda: set(runners_of_the_first_cycles(installation)) == {"a", "b"}, "both have planned")
     (installation.home / "gate").touch()

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from mayfly.process.timing import Timing
 from mayfly.schema.metadata import cycles, jobs, runners
-from tests.process.installation import Installation, StartedProcess, wait_until
+from tests.process.installation import Installation, StartedProcess, handler_modules, wait_until
 
 SOON = timedelta(seconds=30)  # a minute would be cron's; the machine may be busy
 LINGERING = {"LINGER": "40", "POLL_INTERVAL": "0.1"}
@@ -100,7 +100,7 @@ def test_no_job_waits_for_the_next_dispatchers_first_runner(embedded: Installati
     embedded.enqueue("noop")
     wait_for_done(embedded, 1)
 
-    second = start_lingering(embedded, HANDLERS="handlers,tests.process.slow_import")
+    second = start_lingering(embedded, HANDLERS=handler_modules("slow_import"))
     embedded.enqueue("noop", count=3)
     wait_for_done(embedded, 4)
     embedded.release_latch()

@@ -362,7 +362,7 @@ def test_a_broken_module_kills_no_job(installation: Installation) -> None:
     unknown = installation.enqueue("only_in_there", lane="broken", count=2)
     known, others = mates(installation, "broken"), mates(installation, "other")
 
-    cycle = installation.dispatch(HANDLERS="handlers,broken_deploy")
+    cycle = installation.dispatch(HANDLERS="tests.basic_handlers,broken_deploy")
 
     assert cycle.returncode == 1
     for job_id in unknown:
@@ -378,7 +378,7 @@ def test_a_module_that_ends_the_process_kills_no_job(installation: Installation)
     (installation.home / "deadly_import.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     waiting = mates(installation, "default")
 
-    cycle = installation.dispatch(HANDLERS="handlers,deadly_import")
+    cycle = installation.dispatch(HANDLERS="tests.basic_handlers,deadly_import")
 
     assert cycle.returncode == 1
     for job_id in waiting:

@@ -36,7 +36,7 @@ def test_a_broken_module_costs_no_job_an_attempt(embedded: Installation, source:
     mate = embedded.enqueue("noop", lane="billing")[0]
     others = embedded.enqueue("noop", count=3)
 
-    cycle = embedded.dispatch(HANDLERS="handlers.samples,billing")
+    cycle = embedded.dispatch(HANDLERS="tests.basic_handlers,billing")
 
     job = embedded.job(invoice)
     assert (job.status, job.attempts, job.claims) == ("pending", 0, 1)
@@ -56,11 +56,27 @@ def test_the_deploy_that_is_repaired_finds_its_jobs(embedded: Installation) -> N
     module = embedded.home / "billing.py"
     module.write_text("import no_such_module")
     invoice = embedded.enqueue("invoice")[0]
-    embedded.dispatch(HANDLERS="handlers.samples,billing")
+    embedded.dispatch(HANDLERS="tests.basic_handlers,billing")
     module.write_text("from mayfly import handler\n@handler('invoice')\ndef invoice(job): return 'sent'\n")
 
-    cycle = embedded.dispatch(HANDLERS="handlers.samples,billing")
+    cycle = embedded.dispatch(HANDLERS="tests.basic_handlers,billing")
 
     job = embedded.job(invoice)
     assert (cycle.returncode, cycle.stderr) == (0, "")
     assert (job.status, job.attempts, job.result) == ("done", 1, '"sent"')
+
+
+@pytest.mark.parametrize("order", ["tests.basic_handlers,shop", "shop,tests.basic_handlers"])
+def test_a_type_that_two_modules_declare_is_reported(embedded: Installation, order: str) -> None:
+    """`mayfly doctor` names both modules and says what to do, in either order."""
+    (embedded.home / "shop.py").write_text(
+        "from mayfly import handler\n\n@handler('sleep')\ndef sleep(job):\n    pass\n"
+    )
+
+    report = embedded.run("mayfly", "doctor", HANDLERS=order).stdout
+
+    assert "The handler for sleep (" in report
+    assert ") is declared already, as " in report
+    assert "tests.basic_handlers.sleep" in report
+    assert "shop.sleep" in report
+    assert ": rename one, or remove its module from HANDLERS." in report

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.process.installation import Installation
+from tests.process.installation import Installation, handler_modules
 
 
 def run(installation: Installation, *arguments: str) -> str:
@@ -34,7 +34,7 @@ def test_a_paused_lane_waits_and_others_do_not(installation: Installation) -> No
     assert installation.job(held).status == "done"
 
 
-@pytest.mark.parametrize("handlers", ["handlers", "handlers,tests.process.side_by_side"])
+@pytest.mark.parametrize("handlers", [handler_modules(), handler_modules("concurrent")])
 def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installation, handlers: str) -> None:
     """No attempt is spent, the row says why; `resume` makes it due at once. Also where others run side by side."""
     held, other = installation.enqueue("sleep", '{"seconds": 0}')[0], installation.enqueue("noop")[0]
@@ -58,7 +58,7 @@ def test_a_paused_type_is_put_off_and_its_lane_goes_on(installation: Installatio
 def test_a_paused_type_that_runs_side_by_side_is_put_off(embedded: Installation, type_name: str) -> None:
     """Before it is given a slot."""
     [job_id] = embedded.enqueue(type_name, '{"seconds": 0}')
-    settings = {"HANDLERS": "handlers,tests.process.side_by_side"}
+    settings = {"HANDLERS": handler_modules("concurrent")}
     embedded.run("mayfly", "pause", "type", type_name, **settings)
 
     embedded.dispatch(**settings)

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from mayfly import json_text
 from mayfly.process.timing import Timing
 from mayfly.schema.metadata import runners
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, handler_modules, wait_until
 
 NOTES = "import os, pathlib; home = pathlib.Path(os.environ['MAYFLY_HOME'])\n"
 COUNTED = NOTES + "with (home / 'imports').open('a') as file: file.write(f'{os.getpid()}\\n')\n"
@@ -24,7 +24,7 @@ WAITING = COUNTED + "import time\n(home / 'reached').touch()\nwhile not (home / 
 def give(installation: Installation, source: str) -> dict[str, str]:
     """A module of handlers that does something when it is imported; the settings that name it."""
     (installation.home / "odd.py").write_text(source)
-    return {"HANDLERS": "handlers,odd,tests.process.mischief,tests.process.manners", "BATCH_SIZE": "1"}
+    return {"HANDLERS": f"odd,{handler_modules('misbehaving', 'outcomes')}", "BATCH_SIZE": "1"}
 
 
 def imports(installation: Installation) -> list[int]:

@@ -20,7 +20,7 @@ def ask_aside(job):
 @pytest.fixture
 def vendor(embedded: Installation) -> Installation:
     (embedded.home / "vendor.py").write_text(MODULE)
-    embedded.settings = {"HANDLERS": "handlers,vendor"}
+    embedded.settings = {"HANDLERS": "tests.basic_handlers,vendor"}
     return embedded
 
 

@@ -239,7 +239,7 @@ def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> N
     create_embedded(embedded.url)
     module = embedded.home / "figures.py"
     module.write_text(DECLARING)
-    settings = {"HANDLERS": "handlers,figures"}
+    settings = {"HANDLERS": "tests.basic_handlers,figures"}
     synced = embedded.home / "cron.d" / "schedule.d" / "from-python"
 
     before = embedded.run("mayfly", "doctor", **settings).stdout
@@ -257,7 +257,7 @@ def test_a_schedule_from_python_is_synced_and_fired(embedded: Installation) -> N
     assert written.stdout == f"1 schedule from Python, in {synced}.\n"
     [row] = embedded.rows("SELECT lane, status, result FROM mayfly_jobs")
     assert tuple(row) == ("figures", "done", "2")
-    embedded.run("mayfly", "schedules", "sync", HANDLERS="handlers")
+    embedded.run("mayfly", "schedules", "sync", HANDLERS="tests.basic_handlers")
     assert not synced.exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from mayfly.schema.metadata import jobs, runners
-from tests.process.installation import Installation, wait_until
+from tests.process.installation import Installation, handler_modules, wait_until
 
 
 def test_runners_in_interpreters_of_their_own_do_the_same(embedded: Installation) -> None:
@@ -49,7 +49,7 @@ def test_no_secret_is_in_argv(installation: Installation) -> None:
 def test_a_runner_that_is_told_to_stop_while_it_starts_listens_later(embedded: Installation) -> None:
     """It has no handler for the signal yet, and does not die of it: it ends with 0 and has claimed nothing."""
     job_id = embedded.enqueue("noop")[0]
-    dispatcher = embedded.start("dispatcher", SPAWN="exec", HANDLERS="handlers.samples,tests.process.slow_import")
+    dispatcher = embedded.start("dispatcher", SPAWN="exec", HANDLERS=handler_modules("slow_import"))
     wait_until(lambda: "Spawning worker:" in embedded.log, "the runner is being started")
 
     dispatcher.send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.process.installation import CHECKOUT, Installation
+from tests.process.installation import CHECKOUT, Installation, handler_modules
 from tests.receivers import Receiver, free_port, http_receiver
 
 # An application of its own, with its own tracing: all that Mayfly needs is that there is a span.
@@ -34,7 +34,7 @@ def collector() -> Iterator[Receiver]:
 
 
 def traced_settings(collector: Receiver) -> dict[str, str]:
-    return {"OTLP_ENDPOINT": collector.url, "HANDLERS": "handlers,tests.process.traced"}
+    return {"OTLP_ENDPOINT": collector.url, "HANDLERS": handler_modules("tracing")}
 
 
 def spans_in(collector: Receiver) -> list[Any]:
@@ -142,9 +142,7 @@ def test_a_collector_that_is_away_harms_nothing(embedded: Installation) -> None:
     """Jobs are done, the exit code is theirs, and cron has nothing to mail."""
     embedded.enqueue("traced", count=3)
 
-    cycle = embedded.dispatch(
-        OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}", HANDLERS="handlers,tests.process.traced"
-    )
+    cycle = embedded.dispatch(OTLP_ENDPOINT=f"http://127.0.0.1:{free_port()}", HANDLERS=handler_modules("tracing"))
 
     assert (cycle.returncode, cycle.stderr, embedded.statuses()) == (0, "", {"done": 3})
     assert "ERROR: Sending traces failed: the collector at OTLP_ENDPOINT did not accept" in embedded.log
@@ -154,8 +152,8 @@ def test_without_a_trace_nothing_is_kept_and_nothing_imported(embedded: Installa
     """Neither by who enqueues nor by who runs it."""
     embedded.new_interpreters = True
     embedded.dispatch()
-    enqueued = embedded.run("mayfly", "enqueue", "traced", HANDLERS="tests.process.traced")
-    embedded.dispatch(HANDLERS="tests.process.traced")
+    enqueued = embedded.run("mayfly", "enqueue", "traced", HANDLERS="tests.process.sample_handlers.tracing")
+    embedded.dispatch(HANDLERS="tests.process.sample_handlers.tracing")
 
     assert enqueued.returncode == 0
     assert [row.trace_context for row in embedded.rows("SELECT trace_context FROM mayfly_jobs")] == [None]

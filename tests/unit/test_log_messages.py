@@ -103,7 +103,7 @@ def test_a_lane_is_summed_up_as_key_value() -> None:
         log_messages.worker_overdue(WORKER),
         log_messages.worker_too_large(WORKER, 300 << 20, 256 << 20),
         log_messages.cycle_failed("the database is away"),
-        log_messages.handler_module_failed("handlers.mail", "SyntaxError"),
+        log_messages.handler_module_failed("shop.mail", "SyntaxError"),
         log_messages.guard_interrupted(7, "mail", 49.96),
         log_messages.worker_error("the database is away"),
     ],

@@ -10,7 +10,11 @@ from mayfly.fleet.cycles import open_cycle
 from tests.process.console.api import Api, Serve
 from tests.process.installation import Installation, wait_until
 
-SETTINGS = {"LANES__MAIL__LATENCY_TARGET": "5m", "LANES__SLOW__LATENCY_TARGET": "3h", "HANDLERS": "handlers"}
+SETTINGS = {
+    "LANES__MAIL__LATENCY_TARGET": "5m",
+    "LANES__SLOW__LATENCY_TARGET": "3h",
+    "HANDLERS": "tests.basic_handlers",
+}
 
 
 def serve_with_targets(installation: Installation, **settings: str) -> Api:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, field_validator
 
 from mayfly import Job, handler
 from mayfly.process.identity import start_time
-from tests.process.late import text
+from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 
 @handler("ledger")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, enqueue_many, handler
-from tests.process.late import text
+from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

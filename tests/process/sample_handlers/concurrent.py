@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from mayfly import Cancel, Dead, Job, Retry, Snooze, enqueue, handler
-from tests.process.late import text
+from tests.process.sample_handlers.lazy_sqlalchemy import text
 
 AN_HOUR = 3600
 HAUNTED: ContextVar[int] = ContextVar("HAUNTED", default=0)
