@@ -10,7 +10,7 @@ from mayfly.bootstrap import open_database
 from mayfly.errors import ConsoleMissing, ConsoleUnsafe
 from mayfly.log import echo_log
 from mayfly.process import exits
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from mayfly.settings import Settings, load
 
 CONNECTIONS = 8  # and as many threads: a request waits for a thread without holding a connection

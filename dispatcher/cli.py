@@ -21,7 +21,7 @@ from mayfly.log import silent_log
 from mayfly.process import exits
 from mayfly.process.state_dir import state_dir
 from mayfly.schedules.next_due import schedule_files
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from mayfly.settings import Settings, load_with_warnings
 
 if TYPE_CHECKING:

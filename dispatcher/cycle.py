@@ -33,7 +33,7 @@ from mayfly.log import LOG_NAME, Log, open_log
 from mayfly.process import exits
 from mayfly.process.state_dir import lock_path, open_state_dir
 from mayfly.queue.count import find_lanes
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from mayfly.settings import Settings
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from mayfly.db.connection import Connection
 from mayfly.format import format_duration, plural
 from mayfly.process import exits
 from mayfly.queue.outcome import OutcomeKind
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from mayfly.settings import Settings
 
 DEAD_WINDOW = timedelta(hours=1)

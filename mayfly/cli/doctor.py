@@ -29,11 +29,10 @@ from mayfly.monitoring.hooks import AFTER, BEFORE, ON_DEAD, find_hooks
 from mayfly.monitoring.metrics import textfile_problem
 from mayfly.process import exits
 from mayfly.process.state_dir import open_state_dir
-from mayfly.registry import Handler, Registry, missing_settings, required_names
+from mayfly.registry import Handler, Registry, missing_settings, packages_named, required_names
 from mayfly.schedules.declare import declared_text, synced_text
 from mayfly.schedules.next_due import schedule_files
-from mayfly.schema import tables
-from mayfly.schema.version import Version, require_version
+from mayfly.schema.tables import VERSION, Version, require_version
 from mayfly.settings import Loaded, Settings, load
 
 SYSTEMD_TIMERS = (Path("/etc/systemd/system/mayfly.timer"), Path("/lib/systemd/system/mayfly.timer"))
@@ -217,7 +216,7 @@ def _check_locking(installation: Installation) -> Iterator[CheckResult]:
 
 def _check_schema(installation: Installation) -> Iterator[CheckResult]:
     installation.database.read(require_version)
-    yield _ok("schema", f"version {tables.VERSION}")
+    yield _ok("schema", f"version {VERSION}")
 
 
 def _check_clock(installation: Installation) -> Iterator[CheckResult]:
@@ -290,13 +289,13 @@ def check_app_tables(installation: Installation) -> Iterator[CheckResult]:
 
 
 def app_table_results(url: str, modules: Sequence[str]) -> Iterator[CheckResult]:
-    from mayfly.schema.migrations.apps import app_tables, versions_of  # Alembic is slow to import
+    from mayfly.schema.migrations import app_tables  # Alembic is slow to import
 
     database = Database(url)
     try:
-        for each in app_tables(modules):
+        for each in app_tables(packages_named(modules)):
             stored = _stored_version(database, each.version_table)
-            yield _app_tables_result(each.package, stored, *versions_of(each))
+            yield _app_tables_result(each.package, stored, *each.versions())
     except DatabaseError:
         return  # reported by check_database
     finally:

@@ -15,9 +15,9 @@ from mayfly.bootstrap import add_home_to_path, load_registry
 from mayfly.cli.options import Choice, json_option, print_json
 from mayfly.clock import monotonic, pause
 from mayfly.process import exits
-from mayfly.registry import required_names
+from mayfly.registry import packages_named, required_names
 from mayfly.schema.tables import VERSION
-from mayfly.settings import Settings, load, load_settings
+from mayfly.settings import load, load_settings
 from mayfly.settings.loading import integration_origins
 
 SHELLS = ("bash", "zsh", "fish")
@@ -55,26 +55,16 @@ def migrate(sql: bool, app: bool) -> None:
 
     settings = load_settings()
     url = settings.database_url.get_secret_value()
-    if app:
-        _migrate_app(settings, url, sql)
-    elif sql:
-        migrations.migration_sql(url)
-    else:
-        click.echo(_migrated("the schema", *migrations.migrate(url)))
-
-
-def _migrate_app(settings: Settings, url: str, sql: bool) -> None:
-    from mayfly.schema.migrations.apps import app_migration_sql, app_tables, migrate_app  # as above
-
     add_home_to_path(settings)
-    found = list(app_tables(settings.handlers))
+    found = list(migrations.app_tables(packages_named(settings.handlers))) if app else [migrations.OWN]
     if not found:
         click.echo(f"No package in HANDLERS ({', '.join(settings.handlers)}) has tables.", err=True)
     for tables in found:
         if sql:
-            app_migration_sql(url, tables)
+            migrations.migration_sql(url, tables)
         else:
-            click.echo(_migrated(f"the tables of {tables.package}", *migrate_app(url, tables)))
+            subject = f"the tables of {tables.package}" if app else "the schema"
+            click.echo(_migrated(subject, *migrations.migrate(url, tables)))
 
 
 def _migrated(subject: str, before: str | None, after: str | None) -> str:

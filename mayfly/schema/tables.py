@@ -1,11 +1,19 @@
 """The vocabulary of the tables: version, lengths, status words, conditions that SQL and indexes share.
 
-Imported on every path, so it imports nothing. The tables themselves, with the meaning of every column, are in
+Imported on every path, so it imports nearly nothing. The tables themselves, with the meaning of every column, are in
 metadata.py.
 """
 
+from typing import TYPE_CHECKING
+
+from mayfly.errors import SchemaMismatch, SchemaMissing
+
+if TYPE_CHECKING:
+    from mayfly.db.connection import Connection
+
 VERSION = "0001"  # the newest migration; a test compares the two
 VERSION_TABLE = "mayfly_version"
+Version = str | None  # None: no tables yet
 
 NAME_LENGTH = 64  # lanes, types, hosts, worker ids
 KEY_LENGTH = 190  # unique and group keys: fits an index of utf8mb4 on every server
@@ -30,3 +38,19 @@ HOLDS_UNIQUE_KEY = (
 # The fence of every write by a job's owner: one changed row means that the claim still holds.
 OWNED = "worker_id = :owner AND claims = :token"
 FENCE = f"id = :id AND {OWNED}"
+
+
+def require_version(connection: "Connection") -> None:
+    """Refuse tables of another version. A missing version table is an error of its own, see mayfly.db.errors."""
+    stored = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
+    if stored is None:
+        raise SchemaMissing
+    refuse_newer(stored)
+    if stored != VERSION:
+        raise SchemaMismatch(stored, VERSION)
+
+
+def refuse_newer(stored: Version) -> None:
+    """Versions are four digits, so that they compare as text; anything else is not older than ours."""
+    if stored is not None and stored > VERSION:
+        raise SchemaMismatch(stored, VERSION)

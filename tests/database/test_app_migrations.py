@@ -5,15 +5,16 @@ from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
 from mayfly.errors import AppSchemaUnknown
-from mayfly.schema.migrations.apps import AppTables, app_migration_sql, app_tables, migrate_app
+from mayfly.registry import packages_named
+from mayfly.schema.migrations import PackageTables, app_tables, migrate, migration_sql
 from tests.app_package import NAME, NEWEST, TABLES, VERSION_TABLE
 
 CREATED = {*TABLES, VERSION_TABLE}
 
 
 @pytest.fixture
-def shop(app_package: str) -> AppTables:
-    [found] = app_tables([app_package])
+def shop(app_package: str) -> PackageTables:
+    [found] = app_tables(packages_named([app_package]))
     return found
 
 
@@ -21,19 +22,19 @@ def tables_of(url: str) -> set[str]:
     return set(inspect(create_engine(url, poolclass=NullPool)).get_table_names())
 
 
-def test_the_tables_of_an_application_are_created_once(database_url: str, shop: AppTables) -> None:
+def test_the_tables_of_an_application_are_created_once(database_url: str, shop: PackageTables) -> None:
     """Returns the versions before and after; Mayfly's own tables are not created."""
-    first, second = migrate_app(database_url, shop), migrate_app(database_url, shop)
+    first, second = migrate(database_url, shop), migrate(database_url, shop)
 
     assert (first, second) == ((None, NEWEST), (NEWEST, NEWEST))
     assert tables_of(database_url) == CREATED
 
 
-def test_both_kinds_of_tables_live_in_one_database(migrated_url: str, shop: AppTables) -> None:
+def test_both_kinds_of_tables_live_in_one_database(migrated_url: str, shop: PackageTables) -> None:
     """Each with its version."""
     before = tables_of(migrated_url)
     try:
-        migrate_app(migrated_url, shop)
+        migrate(migrated_url, shop)
 
         assert tables_of(migrated_url) == before | CREATED
     finally:
@@ -46,21 +47,21 @@ def drop(url: str) -> None:
             connection.execute(text(f"DROP TABLE IF EXISTS {name}"))
 
 
-def test_an_unknown_version_is_refused(database_url: str, shop: AppTables) -> None:
+def test_an_unknown_version_is_refused(database_url: str, shop: PackageTables) -> None:
     """Newer code has migrated the database; its tables are not touched."""
-    migrate_app(database_url, shop)
+    migrate(database_url, shop)
     with create_engine(database_url, poolclass=NullPool).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0099'"))
 
     with pytest.raises(AppSchemaUnknown, match=f"tables of {NAME} have version 0099"):
-        migrate_app(database_url, shop)
+        migrate(database_url, shop)
 
 
 def test_the_statements_can_be_printed(
-    database_url: str, shop: AppTables, capsys: pytest.CaptureFixture[str]
+    database_url: str, shop: PackageTables, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """For administrators who run DDL by hand."""
-    app_migration_sql(database_url, shop)
+    migration_sql(database_url, shop)
 
     assert "CREATE TABLE IF NOT EXISTS app_orders" in capsys.readouterr().out
     assert tables_of(database_url) == set()
@@ -68,6 +69,6 @@ def test_the_statements_can_be_printed(
 
 def test_packages_without_tables_are_skipped(app_package: str) -> None:
     """Only packages with __migrations__ have tables."""
-    found = list(app_tables(["tests.app_package", app_package]))
+    found = list(app_tables(packages_named(["tests.app_package", app_package])))
 
     assert [each.package for each in found] == [NAME]

@@ -23,7 +23,7 @@ from mayfly.errors import (
     SchemaMissing,
 )
 from mayfly.schema.migrations import migrate
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from tests.database.factories import run_sql, servers_only, sqlite_only
 
 SECRET = "correct-horse"

@@ -54,8 +54,7 @@ from mayfly.queue.settle import settle
 from mayfly.schedules.fire import fire_due, pause, resume
 from mayfly.schedules.parse import parse_line
 from mayfly.schema.metadata import schedules, totals
-from mayfly.schema.tables import NORMAL
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import NORMAL, require_version
 from mayfly.settings import load
 from mayfly.stats.counters import read_counters
 from mayfly.stats.histograms import Count

@@ -24,7 +24,7 @@ from mayfly.schema import migrations
 from mayfly.schema import tables as schema_tables
 from mayfly.schema.column_types import is_mysql
 from mayfly.schema.migrations import migrate, migration_sql
-from mayfly.schema.version import require_version
+from mayfly.schema.tables import require_version
 from tests.database.factories import claim_ids, run_sql
 from tests.factories import insert_row
 

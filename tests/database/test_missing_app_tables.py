@@ -7,7 +7,8 @@ from sqlalchemy.pool import NullPool
 from mayfly.cli.doctor import CheckResult, CheckStatus, app_table_results
 from mayfly.db.database import Database
 from mayfly.errors import TableMissing
-from mayfly.schema.migrations.apps import app_tables, migrate_app
+from mayfly.registry import packages_named
+from mayfly.schema.migrations import app_tables, migrate
 from tests.app_package import NAME, VERSION_TABLE
 
 
@@ -37,8 +38,8 @@ def set_version(url: str, version: str) -> None:
 def test_doctor_checks_the_version_of_app_tables(database_url: str, app_package: str) -> None:
     """Missing, current, behind and ahead of the code."""
     missing = check(database_url)
-    [tables] = app_tables([app_package])
-    migrate_app(database_url, tables)
+    [tables] = app_tables(packages_named([app_package]))
+    migrate(database_url, tables)
     fine = check(database_url)
     set_version(database_url, "v1")
     behind = check(database_url)

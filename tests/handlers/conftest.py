@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from mayfly.registry import load_handlers
-from mayfly.schema.migrations import migrate
-from mayfly.schema.migrations.apps import app_tables, migrate_app
+from mayfly.registry import load_handlers, packages_named
+from mayfly.schema.migrations import app_tables, migrate
 from mayfly.testing import using_database
 from tests.database_pool import Shelf
 from tests.handlers.community import Community
@@ -18,8 +17,8 @@ assert not load_handlers(["handlers"]).failures
 def migrate_all(url: str) -> None:
     """Mayfly's tables and the app_ tables."""
     migrate(url)
-    for tables in app_tables(["handlers"]):
-        migrate_app(url, tables)
+    for tables in app_tables(packages_named(["handlers"])):
+        migrate(url, tables)
 
 
 @pytest.fixture

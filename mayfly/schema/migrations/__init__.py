@@ -1,9 +1,13 @@
-"""Bring a database to this version of the schema. Only this package imports Alembic."""
+"""Create and update tables: Mayfly's own, and those of applications. Only this package imports Alembic.
 
-from collections.abc import Iterator, Mapping, Sequence
+Each package with tables has versions of its own; `mayfly migrate --app` migrates those of applications.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from alembic import command
 from alembic.config import Config
@@ -17,51 +21,88 @@ from sqlalchemy.pool import NullPool
 from mayfly.db import dialects
 from mayfly.db.dialects import dialect_of_url
 from mayfly.db.errors import explain
-from mayfly.errors import BadDatabaseOption, SchemaUnknown
-from mayfly.schema.tables import VERSION, VERSION_TABLE
-from mayfly.schema.version import STORED_VERSION, Version, refuse_newer
+from mayfly.errors import AppSchemaUnknown, BadDatabaseOption, SchemaUnknown
+from mayfly.schema.tables import VERSION, VERSION_TABLE, Version, refuse_newer
 from mayfly.settings.values import mask_password
 
+HERE = Path(__file__).parent
+MIGRATIONS_ATTRIBUTE = "__migrations__"  # of an application's package: the folder of its migration scripts
 
-def migrate(url: str) -> tuple[Version, Version]:
+
+class PackageTables(NamedTuple):
+    """The tables of one package, and the folder of their migrations."""
+
+    package: str
+    folder: Path
+    version_table: str
+
+    def config(self, **attributes: object) -> Config:
+        """Mayfly's Alembic environment with the package's scripts."""
+        config = Config(attributes={"version_table": self.version_table, **attributes})
+        config.set_main_option("script_location", str(HERE).replace("%", "%%"))
+        config.set_main_option("path_separator", "newline")  # a path may have spaces and colons
+        config.set_main_option("version_locations", str(self.folder).replace("%", "%%"))
+        return config
+
+    def versions(self) -> tuple[Version, set[str]]:
+        """The newest version that the package knows, and all of them."""
+        script = ScriptDirectory.from_config(self.config())
+        return script.get_current_head(), {each.revision for each in script.walk_revisions()}
+
+
+OWN = PackageTables("mayfly", HERE / "versions", VERSION_TABLE)
+
+
+def app_tables(packages: Iterable[ModuleType]) -> Iterator[PackageTables]:
+    """Of the packages that have any."""
+    for package in packages:
+        folder = getattr(package, MIGRATIONS_ATTRIBUTE, None)
+        if folder is not None and package.__file__ is not None:
+            name = package.__name__
+            path = Path(package.__file__).parent / folder
+            yield PackageTables(name, path, f"app_{name.replace('.', '_')}_version")
+
+
+def migrate(url: str, tables: PackageTables = OWN) -> tuple[Version, Version]:
     """Run the missing migrations; the versions before and after. Two hosts at once wait for each other."""
-    with connected(url) as connection:
-        before = stored_version(connection)  # in the transaction that migrates: on SQLite that is the lock
-        refuse_newer(before)
-        if before != VERSION:
-            config = script_config(version_table=VERSION_TABLE, connection=connection)
-            if before is not None and before not in known_versions(config):
-                raise SchemaUnknown(before, VERSION)
-            command.upgrade(config, "head")
+    newest, known = tables.versions()
+    with _connected(url) as connection:
+        # In the transaction that migrates: on SQLite that is the lock.
+        before = _stored_version(connection, tables.version_table)
+        if tables is OWN:
+            refuse_newer(before)
+        if before is not None and before not in known:
+            raise SchemaUnknown(before, VERSION) if tables is OWN else AppSchemaUnknown(tables.package, before)
+        if before != newest:
+            command.upgrade(tables.config(connection=connection), "head")
             connection.commit()
-    return before, VERSION
+    return before, newest
 
 
-def migration_sql(url: str) -> None:
+def migration_sql(url: str, tables: PackageTables = OWN) -> None:
     """Print the statements, for operators who do not let programs change tables."""
-    config = script_config(version_table=VERSION_TABLE, dialect_name=make_url(url).get_backend_name())
-    command.upgrade(config, "head", sql=True)
+    command.upgrade(tables.config(dialect_name=make_url(url).get_backend_name()), "head", sql=True)
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Connection]:
+def _connected(url: str) -> Iterator[Connection]:
     """The only migration of this database at a time; database errors become sentences."""
     try:
-        with _engine(url).connect() as connection, migration_lock(connection):
+        with _engine(url).connect() as connection, _migration_lock(connection):
             yield connection
     except DBAPIError as error:
         raise explain(error.orig or error, dialect_of_url(url), mask_password(url)) or error from error
 
 
-def stored_version(connection: Connection) -> Version:
+def _stored_version(connection: Connection, version_table: str) -> Version:
     """Of a database that may have no tables yet."""
-    if not connection.dialect.has_table(connection, VERSION_TABLE):
+    if not connection.dialect.has_table(connection, version_table):
         return None
-    return connection.execute(text(STORED_VERSION)).scalar_one_or_none()
+    return connection.execute(text(f"SELECT version_num FROM {version_table}")).scalar_one_or_none()
 
 
 @contextmanager
-def migration_lock(connection: Connection) -> Iterator[None]:
+def _migration_lock(connection: Connection) -> Iterator[None]:
     """One migration at a time, over all hosts. Before any table exists, only a named lock is possible."""
     # Differs because each server has another statement for it, and SQLite's BEGIN IMMEDIATE is such a lock already.
     if connection.dialect.name == "mysql":
@@ -102,13 +143,3 @@ def _connect(dialect: Dialect, _record: object, arguments: Sequence[Any], option
         return dialect.connect(*arguments, **options)
     except (TypeError, ValueError, OSError, dialect.loaded_dbapi.ProgrammingError) as error:
         raise BadDatabaseOption(str(error).strip()) from error
-
-
-def script_config(**attributes: object) -> Config:
-    config = Config(attributes=attributes)
-    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
-    return config
-
-
-def known_versions(config: Config) -> set[str]:
-    return {each.revision for each in ScriptDirectory.from_config(config).walk_revisions()}
