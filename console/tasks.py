@@ -10,14 +10,16 @@ from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
 from mayfly import log_messages
-from mayfly.admin import BulkResult, Cancelled, CappedCount, OnProgress
+from mayfly.admin.actions import BulkResult, OnProgress
+from mayfly.admin.jobs import CappedCount
 from mayfly.errors import MayflyError
+from mayfly.format import plural
 from mayfly.log import Log
 
 MAX_KEPT = 50
 MAX_RUNNING = 2  # each holds a connection; the others are left to requests
 
-Work = Callable[[OnProgress], BulkResult | Cancelled]
+Work = Callable[[OnProgress], BulkResult]
 
 
 class TaskStopped(Exception):
@@ -73,7 +75,7 @@ class BackgroundTasks:
 
     async def _run(self, task: BackgroundTask, work: Work) -> None:
         try:
-            task.result = as_bulk_result(await run_sync(work, task.on_progress, limiter=self._threads))
+            task.result = await run_sync(work, task.on_progress, limiter=self._threads)
         except TaskStopped:
             task.error = "Stopped. Jobs already changed stay changed."
         except MayflyError as error:
@@ -81,23 +83,12 @@ class BackgroundTasks:
             task.error = "The task failed; see the log of the console. Jobs already changed stay changed."
 
 
-def as_bulk_result(result: BulkResult | Cancelled) -> BulkResult:
-    return BulkResult(result.ended, result.told) if isinstance(result, Cancelled) else result
-
-
 def summarize(result: BulkResult, past_tense: str) -> str:
     """3 jobs cancelled; 1 running job was asked to stop."""
-    parts = [f"{_jobs(result.changed)} {past_tense}"]
+    parts = [f"{plural(result.changed, 'job')} {past_tense}"]
     if result.requested:
-        parts.append(f"{_jobs(result.requested, 'running ')} {_was(result.requested)} asked to stop")
+        was = "was" if result.requested == 1 else "were"
+        parts.append(f"{plural(result.requested, 'running job')} {was} asked to stop")
     if result.held:
-        parts.append(f"{_jobs(result.held)} skipped because another job holds the unique key")
+        parts.append(f"{plural(result.held, 'job')} skipped because another job holds the unique key")
     return f"{'; '.join(parts)}."
-
-
-def _jobs(number: int, kind: str = "") -> str:
-    return f"{number:,} {kind}{'job' if number == 1 else 'jobs'}"
-
-
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"

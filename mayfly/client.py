@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, Unpack, cast
+from typing import Any, NamedTuple, Unpack, cast
 
-from mayfly import admin
-from mayfly.admin import Cancelled
+from mayfly.admin.actions import CANCEL, act
 from mayfly.admin.audit import PYTHON, this_user
 from mayfly.admin.filters import JobFilter
 from mayfly.bootstrap import load_registry, open_database
@@ -209,6 +208,13 @@ def now_of(given: AnyConnection | None) -> datetime:
 # --- cancel -----------------------------------------------------------------------------------------------
 
 
+class Cancelled(NamedTuple):
+    """Jobs that ended at once, and running jobs that were asked to stop (`told`)."""
+
+    ended: int = 0
+    told: int = 0
+
+
 def cancel(
     *ids: int,
     group_key: str | None = None,
@@ -226,7 +232,8 @@ def cancel(
     database = current_app().database
     before = None if older_than is None else created_before(database, older_than)
     which = JobFilter(ids or None, group_key, lane, type, status, before)
-    return admin.cancel(database, which, this_user(PYTHON), reason)
+    done = act(database, CANCEL, which, this_user(PYTHON), reason)
+    return Cancelled(done.changed, done.requested)
 
 
 def created_before(database: Database, older_than: Seconds) -> datetime:

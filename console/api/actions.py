@@ -1,6 +1,5 @@
 """Retry, cancel, discard and delay jobs: one by its id, or all that match a filter."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 from fastapi import APIRouter
@@ -18,12 +17,11 @@ from console.api.schemas import (
 )
 from console.context import ConsoleContext
 from console.problems import described
-from console.tasks import as_bulk_result
-from mayfly import admin
-from mayfly.admin import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Cancelled, Verb
+from mayfly.admin.actions import CANCEL, DELAY, DISCARD, RETRY, Verb, act, count_matching
 from mayfly.admin.audit import Actor
 from mayfly.admin.auth import OPERATE
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.jobs import list_jobs
 from mayfly.errors import NothingToDo, UnknownJob
 
 router = APIRouter(route_class=JsonRoute, tags=["operate"], dependencies=[requires(OPERATE)])
@@ -136,7 +134,7 @@ def _act_on_one(
     response = _act(context, actor, verb, job_filter, request)
     if response.changed or response.told:
         return response
-    [*found] = context.database.read(lambda connection: admin.list_jobs(connection, job_filter)).jobs
+    [*found] = context.database.read(lambda connection: list_jobs(connection, job_filter)).jobs
     if not found:
         raise UnknownJob(job_id)
     raise NothingToDo(verb.name, job_id, found[0].status, held=bool(response.held))
@@ -147,16 +145,12 @@ def _act_on_many(
 ) -> ActionResponse | FoundResponse:
     if not request.dry_run:
         return _act(context, actor, verb, request.job_filter, request)
-    until = request.until if isinstance(request, DelayFilterRequest) else None
-    return FoundResponse(would_change=admin.count_matching(context.database, verb, request.job_filter, until))
+    number = count_matching(context.database, verb, request.job_filter, getattr(request, "until", None))
+    return FoundResponse(would_change=number)
 
 
 def _act(
     context: ConsoleContext, actor: Actor, verb: Verb, job_filter: JobFilter, request: ReasonRequest
 ) -> ActionResponse:
-    if isinstance(request, DelayRequest | DelayFilterRequest):
-        result = admin.delay(context.database, job_filter, request.until, actor, request.reason)
-    else:
-        action: Callable[..., BulkResult | Cancelled] = getattr(admin, verb.name)
-        result = as_bulk_result(action(context.database, job_filter, actor, request.reason))
+    result = act(context.database, verb, job_filter, actor, request.reason, getattr(request, "until", None))
     return ActionResponse(changed=result.changed, told=result.requested, held=result.held)

@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from console.api.schemas import Context, JsonRoute, ReasonRequest, RequestBody, Timestamp, TokenActor, requires
 from console.context import ConsoleContext
 from console.problems import described
-from mayfly import admin
 from mayfly.admin.audit import Actor
 from mayfly.admin.auth import OPERATE
+from mayfly.admin.lanes import end_pause, set_max_workers, start_pause
 from mayfly.queue.pauses import LANE, TYPE
 from mayfly.schema.tables import NAME_LENGTH
 
@@ -46,7 +46,7 @@ async def pause_lane(
     context: Context, actor: TokenActor, lane: Name, request: PauseRequest = UNTIL_RESUMED
 ) -> PauseResponse:
     """Start no more jobs of a lane, on all hosts, until it is resumed or until the given time."""
-    return await context.run(_pause, context, actor, LANE, lane, request)
+    return await _pause(context, LANE, lane, actor, request)
 
 
 @router.post("/types/{type}/pause", responses=RESPONSES)
@@ -54,33 +54,30 @@ async def pause_type(
     context: Context, actor: TokenActor, type: Name, request: PauseRequest = UNTIL_RESUMED
 ) -> PauseResponse:
     """Start no more jobs of a type, on all hosts, until it is resumed or until the given time."""
-    return await context.run(_pause, context, actor, TYPE, type, request)
+    return await _pause(context, TYPE, type, actor, request)
 
 
 @router.post("/lanes/{lane}/resume", responses=RESPONSES)
 async def resume_lane(context: Context, actor: TokenActor, lane: Name) -> ResumeResponse:
     """Start jobs of the lane again, from the next cycle on."""
-    return await context.run(_resume, context, actor, LANE, lane)
+    was_paused, jobs = await context.run(end_pause, context.database, LANE, lane, actor)
+    return ResumeResponse(was_paused=was_paused, due_again=jobs)
 
 
 @router.post("/types/{type}/resume", responses=RESPONSES)
 async def resume_type(context: Context, actor: TokenActor, type: Name) -> ResumeResponse:
     """Start jobs of the type again; those that were delayed by the pause are due at once."""
-    return await context.run(_resume, context, actor, TYPE, type)
+    was_paused, jobs = await context.run(end_pause, context.database, TYPE, type, actor)
+    return ResumeResponse(was_paused=was_paused, due_again=jobs)
 
 
 @router.put("/lanes/{lane}", responses=RESPONSES)
 async def set_lane(context: Context, actor: TokenActor, lane: Name, request: WorkersRequest) -> WorkersRequest:
     """Set how many runners the lane may have, on all hosts together."""
-    await context.run(admin.set_lane, context.database, lane, request.max_workers, actor)
+    await context.run(set_max_workers, context.database, lane, request.max_workers, actor)
     return request
 
 
-def _pause(context: ConsoleContext, actor: Actor, kind: str, name: str, request: PauseRequest) -> PauseResponse:
-    was_paused = admin.pause(context.database, kind, name, actor, request.until, request.reason)
-    return PauseResponse(was_paused=was_paused)
-
-
-def _resume(context: ConsoleContext, actor: Actor, kind: str, name: str) -> ResumeResponse:
-    was_paused, jobs = admin.resume(context.database, kind, name, actor)
-    return ResumeResponse(was_paused=was_paused, due_again=jobs)
+async def _pause(context: ConsoleContext, kind: str, name: str, actor: Actor, request: PauseRequest) -> PauseResponse:
+    given = (context.database, kind, name, actor, request.until, request.reason)
+    return PauseResponse(was_paused=await context.run(start_pause, *given))

@@ -8,15 +8,20 @@ from fastapi.responses import PlainTextResponse
 
 from console.api.schemas import Context, JobId, JsonRoute, Timestamp, clamp, list_of, model_of, requires
 from console.problems import described
-from mayfly import admin
+from mayfly.admin.audit import AuditView, list_audit
 from mayfly.admin.auth import METRICS, READ
 from mayfly.admin.filters import MAX_ID, JobFilter
+from mayfly.admin.fleet import CycleView, RunnerView, list_cycles, list_runners
+from mayfly.admin.health import read_status
+from mayfly.admin.job import read_job
+from mayfly.admin.jobs import MAX_PAGE_SIZE, DeadGroups, JobPage, list_dead, list_jobs
+from mayfly.admin.lanes import LaneView, list_lanes
 from mayfly.monitoring.metrics import CONTENT_TYPE, render_metrics
 
 router = APIRouter(route_class=JsonRoute, tags=["see"], dependencies=[requires(READ)])
 metrics_router = APIRouter(tags=["metrics"], dependencies=[requires(METRICS)])
 
-Limit = Annotated[int, Query(description=f"1–{admin.MAX_PAGE_SIZE}; other values are brought into that range.")]
+Limit = Annotated[int, Query(description=f"1–{MAX_PAGE_SIZE}; other values are brought into that range.")]
 Before = Annotated[int | None, Query(description="Only ids below this one: the last id of the previous page.")]
 Facts = dict[str, Any]
 
@@ -36,7 +41,7 @@ def job_filter(
     )  # fmt: skip
 
 
-@router.get("/jobs", response_model=model_of(admin.JobPage), responses=described(422))
+@router.get("/jobs", response_model=model_of(JobPage), responses=described(422))
 async def jobs(
     context: Context,
     which: Annotated[JobFilter, Depends(job_filter)],
@@ -45,51 +50,51 @@ async def jobs(
     after: Annotated[str | None, Query(description="The `next` of the previous page.")] = None,
 ) -> Facts:
     """Jobs that match all given filters, newest first. `is_cut`: the search stopped early; `next` continues it."""
-    return (await context.read(admin.list_jobs, which, text, _size(limit), after)).facts()
+    return (await context.read(list_jobs, which, text, _size(limit), after)).facts()
 
 
 @router.get("/jobs/{job_id}", responses=described(404, 422))
 async def job(context: Context, job_id: JobId) -> Facts:
     """One job: its columns, its history and the reasons for its status."""
     now = context.database.clock.now()
-    return (await context.read(admin.read_job, job_id, context.settings, context.registry, now)).facts()
+    return (await context.read(read_job, job_id, context.settings, context.registry, now)).facts()
 
 
 @router.get("/status", responses=described())
 async def status(context: Context) -> Facts:
     """Lanes, hosts and current problems."""
-    return (await context.read(admin.read_status, context.settings, context.database.clock.now())).facts()
+    return (await context.read(read_status, context.settings, context.database.clock.now())).facts()
 
 
-@router.get("/lanes", response_model=list_of("lanes", admin.LaneView), responses=described())
+@router.get("/lanes", response_model=list_of("lanes", LaneView), responses=described())
 async def lanes(context: Context) -> Facts:
     """Each lane: backlog, oldest job, running jobs, outcomes of the last hour."""
     now = context.database.clock.now()
-    return _listed("lanes", await context.read(admin.list_lanes, context.settings, now))
+    return _listed("lanes", await context.read(list_lanes, context.settings, now))
 
 
-@router.get("/cycles", response_model=list_of("cycles", admin.CycleView), responses=described(422))
+@router.get("/cycles", response_model=list_of("cycles", CycleView), responses=described(422))
 async def cycles(context: Context, limit: Limit = 20, before: Before = None) -> Facts:
     """Cycles of all hosts, newest first."""
-    return _listed("cycles", await context.read(admin.list_cycles, _size(limit), _id(before)))
+    return _listed("cycles", await context.read(list_cycles, _size(limit), _id(before)))
 
 
-@router.get("/runners", response_model=list_of("runners", admin.RunnerView), responses=described(422))
+@router.get("/runners", response_model=list_of("runners", RunnerView), responses=described(422))
 async def runners(context: Context, limit: Limit = 50, live: bool = False) -> Facts:
     """Live runners, then, unless `live` is set, those that ended last."""
-    return _listed("runners", await context.read(admin.list_runners, _size(limit), live))
+    return _listed("runners", await context.read(list_runners, _size(limit), live))
 
 
-@router.get("/dead", response_model=model_of(admin.DeadGroups), responses=described(422))
+@router.get("/dead", response_model=model_of(DeadGroups), responses=described(422))
 async def dead(context: Context, lane: str | None = None) -> Facts:
     """The newest dead jobs grouped by type and error, largest group first."""
-    return (await context.read(admin.list_dead, lane, context.database.clock.now())).facts()
+    return (await context.read(list_dead, lane, context.database.clock.now())).facts()
 
 
-@router.get("/audit", response_model=list_of("deeds", admin.AuditView), responses=described(422))
+@router.get("/audit", response_model=list_of("deeds", AuditView), responses=described(422))
 async def audit(context: Context, limit: Limit = 50, before: Before = None) -> Facts:
     """Manual actions of users and tokens, newest first."""
-    return _listed("deeds", await context.read(admin.list_audit, _size(limit), _id(before)))
+    return _listed("deeds", await context.read(list_audit, _size(limit), _id(before)))
 
 
 @metrics_router.get("/metrics", response_class=PlainTextResponse, responses=described())
@@ -103,7 +108,7 @@ def _listed(name: str, views: Sequence[Any]) -> Facts:
 
 
 def _size(limit: int) -> int:
-    return int(clamp(limit, 1, admin.MAX_PAGE_SIZE))
+    return int(clamp(limit, 1, MAX_PAGE_SIZE))
 
 
 def _id(given: int | None) -> int | None:

@@ -14,10 +14,10 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Disc
 from console.context import ConsoleContext, context_of, token_of
 from console.problems import BODY_SHAPES
 from mayfly import json_text
-from mayfly.admin import CappedCount
 from mayfly.admin.audit import HTTP, Actor
 from mayfly.admin.auth import Token
 from mayfly.admin.filters import MAX_ID
+from mayfly.admin.jobs import CappedCount
 from mayfly.schema.tables import KEY_LENGTH, NAME_LENGTH
 
 MAX_JOBS = 1000  # in one request

@@ -1,31 +1,16 @@
 """Act on jobs: a page that asks for confirmation, the action itself, and the progress of a long one."""
 
 import shlex
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, NamedTuple
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Form, HTTPException, Request, Response
 
-from console.context import ConsoleContext
-from console.tasks import BackgroundTask, Work, as_bulk_result, summarize
+from console.tasks import BackgroundTask, summarize
 from console.web.filters import PageFilter, filter_of, parse_future
 from console.web.page import Context, Operator, Viewer, actor_of, local_path, redirect, render, url
-from mayfly import admin
-from mayfly.admin import (
-    CANCEL,
-    DELAY,
-    DISCARD,
-    RETRY,
-    BulkResult,
-    Cancelled,
-    CappedCount,
-    JobFilter,
-    OnProgress,
-    Verb,
-    estimate_matching,
-)
-from mayfly.admin.audit import Actor
+from mayfly.admin.actions import DELAY, VERBS, Verb, act, estimate_matching
 from mayfly.errors import BadField
 
 router = APIRouter()
@@ -36,37 +21,11 @@ FAR_FUTURE = timedelta(days=36_500)
 CLI_OPTIONS = {"group": "--group", "lane": "--lane", "type": "--type", "status": "--status", "error": "--error"}
 
 
-class JobAction(NamedTuple):
-    name: str
-    verb: Verb
-    past_tense: str
-    effect: str
-
-
-ACTIONS = {
-    each.name: each
-    for each in (
-        JobAction("retry", RETRY, "due again", "The same jobs run again at once, with all their attempts."),
-        JobAction("cancel", CANCEL, "cancelled", "Pending jobs end at once. Running jobs are asked to stop."),
-        JobAction(
-            "discard", DISCARD, "discarded",
-            "The jobs leave the list of dead jobs: they are marked as cancelled, and pruned later.",
-        ),
-        JobAction("delay", DELAY, "delayed", "Pending jobs are not started before that time."),
-    )
-}  # fmt: skip
-FUNCTIONS: Mapping[Verb, Callable[..., BulkResult | Cancelled]] = {
-    RETRY: admin.retry,
-    CANCEL: admin.cancel,
-    DISCARD: admin.discard,
-}
-
-
 @router.get("/jobs/confirm")
 async def confirm(request: Request, context: Context, _user: Operator) -> Response:
     """For the selected jobs, or for all that match the filter."""
     given = request.query_params
-    action, is_all = _action(given.get("all") or given.get("verb", "")), "all" in given
+    verb, is_all = _verb(given.get("all") or given.get("verb", "")), "all" in given
     selected = ",".join(given.getlist("tick")) or given.get("id", "")
     page_filter = filter_of(given) if is_all else PageFilter(id=selected)
     back = local_path(given.get("back", "/jobs"))
@@ -74,34 +33,40 @@ async def confirm(request: Request, context: Context, _user: Operator) -> Respon
         return redirect(request, back, "No jobs are selected. Tick at least one.")
     now = context.now()
     page_filter = page_filter.with_fixed_times(now)
-    matching = await context.run(_count, context, action, page_filter, now)
-    command = None if action.verb is DELAY else command_for(action.name, page_filter)
+    until = now + FAR_FUTURE if verb is DELAY else None  # the user gives the time later: all pending jobs
+    matching = await context.run(estimate_matching, context.database, verb, page_filter.job_filter(now), until)
+    command = None if verb is DELAY else command_for(verb.name, page_filter)
     return render(
-        request, "confirm.html", action=action, page_filter=page_filter, matching=matching, back=back, command=command
+        request,
+        "confirm.html",
+        verb=verb.name,
+        page_filter=page_filter,
+        matching=matching,
+        back=back,
+        command=command,
     )
 
 
 @router.post("/jobs/act")
-async def act(
+async def act_on_jobs(
     request: Request,
     context: Context,
     user: Operator,
-    verb: Annotated[str, Form()],
+    name: Annotated[str, Form(alias="verb")],
     reason: Annotated[str, Form(max_length=MAX_REASON_LENGTH)] = "",
     until: Annotated[str, Form()] = "",
     back: Annotated[str, Form()] = "/jobs",
 ) -> Response:
-    action, page_filter, now = _action(verb), filter_of(await request.form()), context.now()
+    verb, page_filter, now = _verb(name), filter_of(await request.form()), context.now()
     if not page_filter.query or page_filter.searches_content:
         raise HTTPException(422, "Select jobs by their ids, or by a filter of their columns.")
-    job_filter, until_at = page_filter.job_filter(now), _until(action, until, now)
-    matching = await context.run(_count, context, action, page_filter, now, until_at)
-    work = _work(context, action, job_filter, actor_of(user), reason.strip() or None, until_at)
+    job_filter, until_at = page_filter.job_filter(now), _until(verb, until, now)
+    matching = await context.run(estimate_matching, context.database, verb, job_filter, until_at)
+    work = partial(act, context.database, verb, job_filter, actor_of(user), reason.strip() or None, until_at)
     if not matching.is_more and matching.number <= MAX_AT_ONCE:
-        result = as_bulk_result(await context.run(work, lambda _jobs: None))
-        return redirect(request, local_path(back), summarize(result, action.past_tense))
-    title = f"{verb.capitalize()} jobs: {job_filter}"
-    task = BackgroundTask(title, action.past_tense, matching, user.name, now, local_path(back))
+        return redirect(request, local_path(back), summarize(await context.run(work), verb.past_tense))
+    title = f"{verb.name.capitalize()} jobs: {job_filter}"
+    task = BackgroundTask(title, verb.past_tense, matching, user.name, now, local_path(back))
     context.tasks.start(task, work)
     return redirect(request, f"/errands/{task.id}")
 
@@ -140,45 +105,16 @@ def of_job(verb: str, job_id: int) -> str:
     return f"mayfly {verb} {job_id}"
 
 
-def _action(name: str) -> JobAction:
-    if name not in ACTIONS:
-        raise BadField("verb", name, f"one of {', '.join(ACTIONS)}")
-    return ACTIONS[name]
+def _verb(name: str) -> Verb:
+    if name not in VERBS:
+        raise BadField("verb", name, f"one of {', '.join(VERBS)}")
+    return VERBS[name]
 
 
-def _until(action: JobAction, given: str, now: datetime) -> datetime | None:
-    if action.verb is not DELAY:
+def _until(verb: Verb, given: str, now: datetime) -> datetime | None:
+    if verb is not DELAY:
         return None
     until = parse_future("until", given.strip(), now)
     if until is None or until <= now:
         raise BadField("until", given, "a time in the future: 15m, 2h, 1d, or one such as 2026-05-04T12:00")
     return until
-
-
-def _count(
-    context: ConsoleContext,
-    action: JobAction,
-    page_filter: PageFilter,
-    now: datetime,
-    until: datetime | None = None,
-) -> CappedCount:
-    """Before a user has given the time of a delay: all pending jobs."""
-    if action.verb is DELAY and until is None:
-        until = now + FAR_FUTURE
-    return estimate_matching(context.database, action.verb, page_filter.job_filter(now), until)
-
-
-def _work(
-    context: ConsoleContext,
-    action: JobAction,
-    job_filter: JobFilter,
-    actor: Actor,
-    reason: str | None,
-    until: datetime | None,
-) -> Work:
-    def work(on_progress: OnProgress) -> BulkResult | Cancelled:
-        if until is not None:
-            return admin.delay(context.database, job_filter, until, actor, reason, on_progress)
-        return FUNCTIONS[action.verb](context.database, job_filter, actor, reason, on_progress)
-
-    return work

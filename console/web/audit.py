@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from console.web import export
 from console.web.export import MAX_EXPORTED
 from console.web.page import Context, Viewer, render, url
-from mayfly import admin
+from mayfly.admin.audit import list_audit
 
 router = APIRouter()
 
@@ -17,7 +17,7 @@ Before = Annotated[int | None, Query(ge=0, le=2**62)]
 
 @router.get("/audit")
 async def show(request: Request, context: Context, _user: Viewer, before: Before = None) -> Response:
-    found = await context.read(admin.list_audit, PAGE_SIZE + 1, before)
+    found = await context.read(list_audit, PAGE_SIZE + 1, before)
     entries = found[:PAGE_SIZE]
     next_url = url(request, "/audit", before=entries[-1].id) if len(found) > PAGE_SIZE else None
     first_url = url(request, "/audit") if before is not None else None
@@ -25,7 +25,7 @@ async def show(request: Request, context: Context, _user: Viewer, before: Before
 
 
 async def exported(context: Context) -> list[export.Facts]:
-    return [each.facts() for each in await context.read(admin.list_audit, MAX_EXPORTED)]
+    return [each.facts() for each in await context.read(list_audit, MAX_EXPORTED)]
 
 
 export.add_routes(router, "audit", exported)

@@ -8,8 +8,7 @@ from console.context import ConsoleContext
 from console.web import export
 from console.web.export import MAX_EXPORTED
 from console.web.page import Context, Viewer, render, url
-from mayfly import admin
-from mayfly.admin import CyclesByMinute, Gap, is_overrun
+from mayfly.admin.fleet import CyclesByMinute, Gap, is_overrun, list_minutes, read_regularity
 
 router = APIRouter()
 
@@ -20,7 +19,7 @@ Before = Annotated[int | None, Query(ge=0, le=2**62)]
 @router.get("/cycles")
 async def show(request: Request, context: Context, _user: Viewer, before: Before = None) -> Response:
     page, now = await _page(context, PAGE_SIZE, before), context.now()
-    hours = await context.read(admin.read_regularity, now)
+    hours = await context.read(read_regularity, now)
     rows = [(each, isinstance(each, Gap), not isinstance(each, Gap) and is_overrun(each, now)) for each in page.rows]
     next_url = url(request, "/cycles", before=page.next) if page.next else None
     first_url = url(request, "/cycles") if before is not None else None
@@ -32,7 +31,7 @@ async def exported(context: Context) -> list[export.Facts]:
 
 
 async def _page(context: ConsoleContext, size: int, before: int | None = None) -> CyclesByMinute:
-    return await context.read(admin.list_minutes, context.now(), size, before)
+    return await context.read(list_minutes, context.now(), size, before)
 
 
 export.add_routes(router, "cycles", exported)

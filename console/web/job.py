@@ -13,9 +13,8 @@ from console.web.actions import of_job
 from console.web.jobs import OFFERED
 from console.web.page import Context, Viewer, render
 from console.web.redact import Redactor
-from mayfly import admin
-from mayfly.admin import Family, JobView, RunnerView
-from mayfly.admin.job import TimelineEvent
+from mayfly.admin.fleet import RunnerView, runners_named
+from mayfly.admin.job import Family, JobView, TimelineEvent, read_family, read_job
 from mayfly.admin.why import Reason
 from mayfly.db.connection import Connection
 
@@ -68,11 +67,11 @@ async def show(request: Request, context: Context, _person: Viewer, job_id: JobI
 def _read(
     connection: Connection, context: ConsoleContext, job_id: int, now: datetime
 ) -> tuple[JobView, Family, Mapping[str, RunnerView]]:
-    view = admin.read_job(connection, job_id, context.settings, context.registry, now)
+    view = read_job(connection, job_id, context.settings, context.registry, now)
     names = [each.worker_id for each in view.attempts]
     names += [view.row.worker_id] if view.row.worker_id else []
-    family = admin.read_family(connection, job_id, view.row.parent_id, view.row.group_key)
-    return view, family, admin.runners_named(connection, names)
+    family = read_family(connection, job_id, view.row.parent_id, view.row.group_key)
+    return view, family, runners_named(connection, names)
 
 
 def masked(view: JobView, runners: Mapping[str, RunnerView], hidden: Sequence[str]) -> JobPageData:

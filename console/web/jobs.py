@@ -14,8 +14,9 @@ from console.web.export import MAX_EXPORTED
 from console.web.filters import PageFilter, filter_of
 from console.web.page import Context, Viewer, render, url
 from console.web.redact import Redactor, for_payload
-from mayfly import admin, json_text
-from mayfly.admin import CappedCount, JobLine, JobPage
+from mayfly import json_text
+from mayfly.admin.filters import read_payloads
+from mayfly.admin.jobs import MAX_ROWS_SEARCHED, CappedCount, JobLine, JobPage, count_statuses, list_jobs
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField, UsageError
 from mayfly.schema.tables import CANCELLED, DEAD, PENDING, PROCESSING, STATUSES
@@ -51,7 +52,7 @@ async def show(request: Request, context: Context, _user: Viewer, after: str | N
     return render(
         request, "jobs.html", 422 if error else 200, page_filter=page_filter, page=page, error=error,
         tabs=_tabs(request, page_filter, counts),
-        verbs=OFFERED.get(page_filter.status, ()), searched=admin.MAX_ROWS_SEARCHED,
+        verbs=OFFERED.get(page_filter.status, ()), searched=MAX_ROWS_SEARCHED,
         types=sorted(context.registry.handlers),
         next_url=page.next and url(request, "/jobs", **page_filter.query, after=page.next),
         first_url=after and url(request, "/jobs", **page_filter.query),
@@ -69,7 +70,7 @@ def _read_with_counts(
     page = read_page(connection, context, page_filter, now, after, PAGE_SIZE)
     if page_filter.searches_content:
         return page, {}
-    return page, dict(admin.count_statuses(connection, page_filter.job_filter(now)))
+    return page, dict(count_statuses(connection, page_filter.job_filter(now)))
 
 
 def read_page(
@@ -85,7 +86,7 @@ def read_page(
     if page_filter.field.lower() in redacted:
         raise BadField("field", page_filter.field, "a field that is shown; this one is named in REDACT")
     job_filter, text, field = page_filter.job_filter(now), page_filter.text, page_filter.payload_field
-    page = admin.list_jobs(connection, job_filter, text or None, size, after or None, field)
+    page = list_jobs(connection, job_filter, text or None, size, after or None, field)
     return page._replace(jobs=tuple(_redacted(connection, redacted, page.jobs, text)))
 
 
@@ -93,7 +94,7 @@ def _redacted(
     connection: Connection, fields: Sequence[str], lines: Sequence[JobLine], text: str
 ) -> Iterator[JobLine]:
     needed = [each.id for each in lines if text or each.error]
-    payloads = admin.read_payloads(connection, needed) if fields else {}
+    payloads = read_payloads(connection, needed) if fields else {}
     for each in lines:
         if each.id not in payloads:
             yield each

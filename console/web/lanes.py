@@ -7,9 +7,7 @@ from fastapi import APIRouter, Form, Request, Response
 from console.context import ConsoleContext
 from console.web.filters import parse_future
 from console.web.page import Context, Operator, Viewer, actor_of, plural, redirect, render
-from mayfly import admin
-from mayfly.admin import LaneView
-from mayfly.admin.lanes import MAX_WORKERS_SETTABLE
+from mayfly.admin.lanes import MAX_WORKERS_SETTABLE, LaneView, end_pause, list_lanes, set_max_workers, start_pause
 from mayfly.db.connection import Connection
 from mayfly.errors import BadField
 from mayfly.queue.pauses import LANE, TYPE, Pause, load_pauses
@@ -51,13 +49,13 @@ async def pause(
     request: Request, context: Context, user: Operator, kind: Text, name: Text, reason: Text = "", until: Text = ""
 ) -> Response:
     until_at = parse_future("until", until.strip(), context.now())
-    await context.run(admin.pause, context.database, kind, name, actor_of(user), until_at, reason.strip() or None)
+    await context.run(start_pause, context.database, kind, name, actor_of(user), until_at, reason.strip() or None)
     return redirect(request, "/lanes", f"Paused the {kind} {name}: no more of its jobs are started.")
 
 
 @router.post("/resume")
 async def resume(request: Request, context: Context, user: Operator, kind: Text, name: Text) -> Response:
-    result = await context.run(admin.resume, context.database, kind, name, actor_of(user))
+    result = await context.run(end_pause, context.database, kind, name, actor_of(user))
     message = f"Resumed the {kind} {name}." if result.was_paused else f"The {kind} {name} was not paused."
     return redirect(request, "/lanes", message)
 
@@ -69,7 +67,7 @@ async def set_workers(request: Request, context: Context, user: Operator, name: 
     if given and not (given.isascii() and given.isdigit() and len(given) < 6):
         raise BadField("workers", given, f"an integer, 1–{MAX_WORKERS_SETTABLE}")
     number = int(given) if given else None
-    await context.run(admin.set_lane, context.database, name, number, actor_of(user))
+    await context.run(set_max_workers, context.database, name, number, actor_of(user))
     allowed = "as many runners as the settings allow" if number is None else f"up to {plural(number, 'runner')}"
     return redirect(request, "/lanes", f"The lane {name} may have {allowed}, from the next cycle on.")
 
@@ -77,7 +75,7 @@ async def set_workers(request: Request, context: Context, user: Operator, name: 
 def _read(connection: Connection, context: ConsoleContext) -> tuple[list[LaneRow], list[Pause]]:
     now, settings = context.now(), context.settings
     pauses = load_pauses(connection, now)
-    views = admin.list_lanes(connection, settings, now)
+    views = list_lanes(connection, settings, now)
     rows = [LaneRow(each, settings.lane(each.lane), pauses.lanes.get(each.lane)) for each in views]
     return rows, sorted(pauses.types.values(), key=lambda each: each.name)
 

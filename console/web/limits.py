@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from console.context import ConsoleContext
 from console.web import export
 from console.web.page import Context, Viewer, render, url
-from mayfly.admin import LimitView, limits_page, list_limits, used_up
+from mayfly.admin.lanes import LimitView, limits_page, list_limits, used_up
 from mayfly.db.connection import Connection
 from mayfly.queue.failure import storable
 from mayfly.schema.tables import KEY_LENGTH

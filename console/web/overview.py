@@ -12,19 +12,20 @@ from console.web import export
 from console.web.charts import AxisUnit, Chart, Series, count_unit, duration_unit, sparkline
 from console.web.page import Context, Viewer, render, url
 from console.web.redact import for_payload
-from mayfly import admin
-from mayfly.admin import (
+from mayfly.admin.charts import (
     PERIODS,
     ChartPoint,
     History,
-    HostView,
-    LaneView,
     NewlyDead,
-    Problem,
-    Regularity,
-    Severity,
-    latency_targets,
+    Period,
+    list_newly_dead,
+    read_history,
+    read_sparks,
 )
+from mayfly.admin.filters import read_payloads
+from mayfly.admin.fleet import HostView, Regularity, read_regularity
+from mayfly.admin.health import Problem, Severity, latency_targets, read_status
+from mayfly.admin.lanes import LaneView
 from mayfly.db.connection import Connection
 
 RATES = (("per minute", 1), ("per hour", 60), ("per day", 1440))  # and the minutes of each
@@ -117,22 +118,22 @@ async def show(request: Request, context: Context, _user: Viewer, chosen: Chosen
 
 async def exported(context: Context, chosen: Chosen = DEFAULT_PERIOD) -> list[export.Facts]:
     period = PERIODS.get(chosen, PERIODS[DEFAULT_PERIOD])
-    return [each.facts() for each in (await context.read(admin.read_history, period, context.now())).points]
+    return [each.facts() for each in (await context.read(read_history, period, context.now())).points]
 
 
 export.add_routes(router, "history", exported)
 
 
-def _read(connection: Connection, context: ConsoleContext, period: admin.Period, now: datetime) -> OverviewData:
-    status = admin.read_status(connection, context.settings, now)
-    sparks, targets = admin.read_sparks(connection, now), latency_targets(context.settings)
-    regularity = admin.read_regularity(connection, now)
+def _read(connection: Connection, context: ConsoleContext, period: Period, now: datetime) -> OverviewData:
+    status = read_status(connection, context.settings, now)
+    sparks, targets = read_sparks(connection, now), latency_targets(context.settings)
+    regularity = read_regularity(connection, now)
     return OverviewData(
         [_lane(each, sparks, targets) for each in status.snapshot.lanes],
         [HostTile(each, regularity.get(each.host, Regularity())) for each in status.snapshot.hosts],
         status.at_least(Severity.WARNING),
         _dead(connection, context, now),
-        admin.read_history(connection, period, now),
+        read_history(connection, period, now),
     )
 
 
@@ -143,10 +144,10 @@ def _lane(view: LaneView, sparks: Mapping[str, Sequence[int]], targets: Mapping[
 
 def _dead(connection: Connection, context: ConsoleContext, now: datetime) -> list[NewlyDead]:
     """Secrets of a payload are masked in the error message."""
-    found = admin.list_newly_dead(connection, now)
+    found = list_newly_dead(connection, now)
     hidden = context.settings.redact
     ids = [each.newest_id for each in found if each.newest_id is not None]
-    payloads = admin.read_payloads(connection, ids) if hidden and ids else {}
+    payloads = read_payloads(connection, ids) if hidden and ids else {}
     return [
         each._replace(error=for_payload(hidden, payloads.get(each.newest_id or 0)).text(each.error)) for each in found
     ]

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from console.web import export
 from console.web.export import MAX_EXPORTED
 from console.web.page import Context, Viewer, render, url
-from mayfly import admin
-from mayfly.admin import RunnerView
+from mayfly.admin.fleet import RunnerView, list_ended, list_runners
 from mayfly.db.connection import Connection
 from mayfly.queue.failure import storable
 
@@ -31,12 +30,12 @@ async def show(request: Request, context: Context, _user: Viewer, after: After =
 
 
 async def exported(context: Context) -> list[export.Facts]:
-    return [each.facts() for each in await context.read(admin.list_runners, MAX_EXPORTED)]
+    return [each.facts() for each in await context.read(list_runners, MAX_EXPORTED)]
 
 
 def _read(connection: Connection, after: str | None) -> tuple[list[RunnerView], list[RunnerView]]:
-    live = [] if after else admin.list_runners(connection, MAX_LIVE, live_only=True)
-    return live, admin.list_ended(connection, PAGE_SIZE + 1, after)
+    live = [] if after else list_runners(connection, MAX_LIVE, live_only=True)
+    return live, list_ended(connection, PAGE_SIZE + 1, after)
 
 
 def _is_overdue(runner: RunnerView, now: datetime) -> bool:

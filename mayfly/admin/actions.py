@@ -5,7 +5,7 @@ count in the audit, so an action that is stopped has done a countable part of it
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,19 +31,6 @@ MAX_ROWS_ESTIMATED = 20_000  # read for conditions that no index covers
 DUE_SOON = timedelta(seconds=1)  # `retry` does not move a job that is due by then
 
 
-@dataclass(frozen=True, eq=False)
-class Verb:
-    name: str
-    applies_to: StatusConditions  # may use the parameters :soon and :until
-    default_status: str | None = None  # for a filter without a status
-
-
-CANCEL = Verb("cancel", {PENDING: "", PROCESSING: "cancel_reason IS NULL"})
-RETRY = Verb("retry", {DEAD: "", CANCELLED: "", PENDING: "run_at > :soon"}, default_status=DEAD)
-DISCARD = Verb("discard", {DEAD: ""})
-DELAY = Verb("delay", {PENDING: "run_at < :until"})  # a delayed job is not found again
-
-
 class BulkResult(NamedTuple):
     changed: int = 0
     requested: int = 0  # running jobs whose handlers are asked to stop
@@ -53,76 +40,11 @@ class BulkResult(NamedTuple):
         return BulkResult(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-class Cancelled(NamedTuple):
-    """Jobs that ended at once, and running jobs that were asked to stop (`told`)."""
-
-    ended: int = 0
-    told: int = 0
-
-
-Change = Callable[[Connection, Sequence[int]], BulkResult]
 OnProgress = Callable[[int], object]  # called with the number of jobs of each slice
 
 
 def no_progress(_jobs: int) -> None:
     pass
-
-
-def cancel(
-    database: Database,
-    job_filter: JobFilter,
-    actor: Actor | None = None,
-    reason: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> Cancelled:
-    """Pending jobs end at once, running ones when their handlers check. Without an actor there is no audit entry."""
-    action = BulkAction(database, CANCEL, job_filter, database.clock.now())
-    values = {"reason": cause("cancelled", actor, reason), "now": action.now}
-    done = action.run(partial(_cancel, values=values), actor, reason, on_progress)
-    if done.changed:
-        complete_all(database)  # the last job of a batch may have been among them
-    return Cancelled(done.changed, done.requested)
-
-
-def retry(
-    database: Database,
-    job_filter: JobFilter,
-    actor: Actor,
-    reason: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> BulkResult:
-    """Make dead and cancelled jobs pending again, and waiting ones due. A filter without a status means dead jobs."""
-    action = BulkAction(database, RETRY, job_filter, database.clock.now())
-    status = action.effective_filter.status
-    statuses = RETRY.applies_to if status is None else (status,)
-    return action.run(partial(_retry, now=action.now, statuses=statuses), actor, reason, on_progress)
-
-
-def discard(
-    database: Database,
-    job_filter: JobFilter,
-    actor: Actor,
-    reason: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> BulkResult:
-    action = BulkAction(database, DISCARD, job_filter, database.clock.now())
-    values = {"reason": cause("discarded", actor, reason), "now": action.now}
-    return action.run(partial(_update, DISCARD_DEAD, values=values), actor, reason, on_progress)
-
-
-def delay(
-    database: Database,
-    job_filter: JobFilter,
-    until: datetime,
-    actor: Actor,
-    reason: str | None = None,
-    on_progress: OnProgress = no_progress,
-) -> BulkResult:
-    action = BulkAction(database, DELAY, job_filter, database.clock.now(), until)
-    if until <= action.now:
-        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
-    values = {"until": until, "waiting_for": cause("delayed", actor, reason)[:WAITING_LENGTH]}
-    return action.run(partial(_update, DELAY_PENDING, values=values), actor, reason, on_progress)
 
 
 def cause(past: str, actor: Actor | None, reason: str | None) -> str:
@@ -167,33 +89,37 @@ RETRY_ENDED = update_jobs(
 )
 
 
-def _update(statement: str, connection: Connection, ids: Sequence[int], values: Mapping[str, Any]) -> BulkResult:
-    return BulkResult(changed=connection.execute(statement, values, ids).rowcount)
+def _discard(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
+    return BulkResult(changed=connection.execute(DISCARD_DEAD, action.values, ids).rowcount)
 
 
-def _cancel(connection: Connection, ids: Sequence[int], values: Mapping[str, Any]) -> BulkResult:
+def _delay(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
+    return BulkResult(changed=connection.execute(DELAY_PENDING, action.values, ids).rowcount)
+
+
+def _cancel(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
     """By their status now: some may have been claimed, or have ended, since they were found."""
     rows = connection.execute(f"{LOCK_LIVE}{connection.dialect.row_lock}", ids=ids).all()
     pending = [job_id for job_id, status in rows if status == PENDING]
     running = [job_id for job_id, status in rows if status == PROCESSING]
     if pending:
-        connection.execute(CANCEL_PENDING, values, pending)
+        connection.execute(CANCEL_PENDING, action.values, pending)
     if running:
-        connection.execute(REQUEST_CANCEL, {"reason": values["reason"]}, running)
+        connection.execute(REQUEST_CANCEL, action.values, running)
     return BulkResult(changed=len(pending), requested=len(running))
 
 
-def _retry(connection: Connection, ids: Sequence[int], now: datetime, statuses: Collection[str]) -> BulkResult:
+def _retry(connection: Connection, ids: Sequence[int], action: "BulkAction") -> BulkResult:
     """By their status now: they may be retried from several places at once."""
-    found = connection.execute(f"{LOCK_RETRYABLE}{connection.dialect.row_lock}", {"soon": now + DUE_SOON}, ids).all()
-    rows = [row for row in found if row[1] in statuses]
+    found = connection.execute(f"{LOCK_RETRYABLE}{connection.dialect.row_lock}", action.values, ids).all()
+    rows = [row for row in found if action.job_filter.status in (None, row[1])]
     pending = [row[0] for row in rows if row[1] == PENDING]
     ended = [row for row in rows if row[1] != PENDING]
     free = _with_free_keys(connection, ended)
     if free:
-        connection.execute(RETRY_ENDED, {"now": now}, free)
+        connection.execute(RETRY_ENDED, action.values, free)
     if pending:
-        connection.execute(RUN_NOW, {"now": now}, pending)
+        connection.execute(RUN_NOW, action.values, pending)
     return BulkResult(changed=len(free) + len(pending), held=len(ended) - len(free))
 
 
@@ -223,47 +149,87 @@ def _would_hold(key: str | None, scope: str, claims: int) -> bool:
 # --- many jobs ----------------------------------------------------------------------------------------------
 
 
-class BulkAction(NamedTuple):
-    """A verb and the jobs it is for. `until` is the new time of a delay."""
+@dataclass(frozen=True)
+class Verb:
+    name: str
+    past_tense: str  # of the jobs
+    applies_to: StatusConditions  # may use the parameters :soon and :until
+    change: "Callable[[Connection, Sequence[int], BulkAction], BulkResult]"
+    default_status: str | None = None  # for a filter without a status
 
-    database: Database
+
+CANCEL = Verb("cancel", "cancelled", {PENDING: "", PROCESSING: "cancel_reason IS NULL"}, _cancel)
+RETRY = Verb("retry", "due again", {DEAD: "", CANCELLED: "", PENDING: "run_at > :soon"}, _retry, default_status=DEAD)
+DISCARD = Verb("discard", "discarded", {DEAD: ""}, _discard)
+DELAY = Verb("delay", "delayed", {PENDING: "run_at < :until"}, _delay)  # a delayed job is not found again
+VERBS = {each.name: each for each in (RETRY, CANCEL, DISCARD, DELAY)}
+
+
+@dataclass(frozen=True)
+class BulkAction:
+    """A verb, the jobs it is for, and what it writes to them. `until` is the new time of a delay."""
+
     verb: Verb
     job_filter: JobFilter
     now: datetime
     until: datetime | None = None
+    cause: str = ""
+
+    @classmethod
+    def of(
+        cls, verb: Verb, given: JobFilter, now: datetime, until: datetime | None = None, cause: str = ""
+    ) -> "BulkAction":
+        """With the verb's default status, unless the filter has ids or a status."""
+        is_specific = given.allowed_for(tuple(verb.applies_to), verb.name).ids is not None or given.status is not None
+        return cls(verb, given if is_specific else given._replace(status=verb.default_status), now, until, cause)
 
     @property
-    def effective_filter(self) -> JobFilter:
-        """With the verb's default status, unless the filter has ids or a status."""
-        given = self.job_filter.allowed_for(tuple(self.verb.applies_to), self.verb.name)
-        is_specific = given.ids is not None or given.status is not None
-        return given if is_specific else given._replace(status=self.verb.default_status)
+    def values(self) -> dict[str, Any]:
+        """Parameters of all statements."""
+        times = {"now": self.now, "soon": self.now + DUE_SOON, "until": self.until}
+        return {**times, "reason": self.cause, "waiting_for": self.cause[:WAITING_LENGTH]}
 
-    def ranges(self) -> list[Range]:
-        job_filter, statuses = self.effective_filter, self.verb.applies_to
-        values: Mapping[str, Any] = {"soon": self.now + DUE_SOON, "until": self.until}
-        return self.database.read(lambda connection: ranges(connection, job_filter, statuses, values))
-
-    def run(self, change: Change, actor: Actor | None, reason: str | None, on_progress: OnProgress) -> BulkResult:
-        """Slice by slice, each in a transaction of its own."""
-        entry, total = self._audit_entry(actor, reason), BulkResult()
-        for each in self.ranges():
-            after = None
-            while found := self.database.read(partial(each.find, size=ROWS_PER_SLICE, after=after)):
-                after = position_of(found[-1])
-                ids = [row[0] for row in found]
-                total = total.plus(self.database.run(partial(_change_slice, change, entry, ids)))
-                on_progress(len(ids))
-        return total
-
-    def _audit_entry(self, actor: Actor | None, reason: str | None) -> AuditEntry | None:
-        until = f" until={self.until.isoformat(timespec='seconds')}" if self.until else ""
-        subject = f"{self.job_filter}{until}"
-        return None if actor is None else AuditEntry(actor, self.verb.name, subject, self.now, reason)
+    def ranges(self, connection: Connection) -> list[Range]:
+        return ranges(connection, self.job_filter, self.verb.applies_to, self.values)
 
 
-def _change_slice(change: Change, entry: AuditEntry | None, ids: Sequence[int], connection: Connection) -> BulkResult:
-    done = change(connection, ids)
+def act(
+    database: Database,
+    verb: Verb,
+    job_filter: JobFilter,
+    actor: Actor | None = None,
+    reason: str | None = None,
+    until: datetime | None = None,
+    on_progress: OnProgress = no_progress,
+) -> BulkResult:
+    """Slice by slice, each in a transaction of its own. Without an actor there is no audit entry.
+
+    Cancel: pending jobs end at once, running ones when their handlers check. Retry: dead and cancelled jobs are
+    pending again, waiting ones due; a filter without a status means dead jobs.
+    """
+    now = database.clock.now()
+    if until is not None and until <= now:
+        raise BadField("until", until.isoformat(timespec="seconds"), "a time in the future")
+    action = BulkAction.of(verb, job_filter, now, until, cause(verb.past_tense, actor, reason))
+    until_text = f" until={until.isoformat(timespec='seconds')}" if until else ""
+    entry = None if actor is None else AuditEntry(actor, verb.name, f"{job_filter}{until_text}", now, reason)
+    total = BulkResult()
+    for each in database.read(action.ranges):
+        after = None
+        while found := database.read(partial(each.find, size=ROWS_PER_SLICE, after=after)):
+            after = position_of(found[-1])
+            ids = [row[0] for row in found]
+            total = total.plus(database.run(partial(_change_slice, action, entry, ids)))
+            on_progress(len(ids))
+    if verb is CANCEL and total.changed:
+        complete_all(database)  # the last job of a batch may have been among them
+    return total
+
+
+def _change_slice(
+    action: BulkAction, entry: AuditEntry | None, ids: Sequence[int], connection: Connection
+) -> BulkResult:
+    done = action.verb.change(connection, ids, action)
     if entry is not None:
         entry.add(connection, done.changed + done.requested)
     return done
@@ -272,7 +238,7 @@ def _change_slice(change: Change, entry: AuditEntry | None, ids: Sequence[int], 
 def count_matching(database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None) -> int:
     """How many jobs the verb would change; MAX_MATCHING_COUNTED + 1 stands for any higher number."""
     total = 0
-    for each in BulkAction(database, verb, job_filter, database.clock.now(), until).ranges():
+    for each in database.read(BulkAction.of(verb, job_filter, database.clock.now(), until).ranges):
         total += database.read(partial(each.number, most=MAX_MATCHING_COUNTED + 1 - total))
         if total > MAX_MATCHING_COUNTED:
             break
@@ -283,8 +249,8 @@ def estimate_matching(
     database: Database, verb: Verb, job_filter: JobFilter, until: datetime | None = None
 ) -> CappedCount:
     """Like count_matching, but it never reads a whole lane for a rare type: then the count is a lower bound."""
-    found = BulkAction(database, verb, job_filter, database.clock.now(), until).ranges()
-    return database.read(lambda connection: _estimate(connection, found))
+    action = BulkAction.of(verb, job_filter, database.clock.now(), until)
+    return database.read(lambda connection: _estimate(connection, action.ranges(connection)))
 
 
 def _estimate(connection: Connection, found: list[Range]) -> CappedCount:

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from mayfly.admin.actions import Cancelled, cancel
+from mayfly.admin.actions import CANCEL, BulkResult, act
 from mayfly.admin.audit import Actor
 from mayfly.admin.filters import JobFilter
 from mayfly.admin.jobs import MAX_COUNTED, count_group
@@ -83,9 +83,9 @@ def _state(age: timedelta, sealed_at: Any, completed_at: Any, abandoned_at: Any)
     return "never sealed" if age > LONG_FILLING else "being filled"
 
 
-def abandon_batch(database: Database, key: str, reason: str, actor: Actor | None = None) -> Cancelled:
+def abandon_batch(database: Database, key: str, reason: str, actor: Actor | None = None) -> BulkResult:
     """Mark it as never complete, then cancel its pending jobs. Can be repeated after a kill between the two."""
     now = database.clock.now()
     database.run(lambda connection: abandon(connection, key, now))
     pending = JobFilter(group_key=key, status=PENDING)
-    return cancel(database, pending, actor, f"the batch {key} was abandoned: {reason}")
+    return act(database, CANCEL, pending, actor, f"the batch {key} was abandoned: {reason}")

@@ -171,7 +171,7 @@ class Resumed(NamedTuple):
     jobs: int = 0  # due again
 
 
-def pause(
+def start_pause(
     database: Database,
     kind: str,
     name: str,
@@ -196,7 +196,7 @@ def pause(
     return was_paused
 
 
-def resume(database: Database, kind: str, name: str, actor: Actor) -> Resumed:
+def end_pause(database: Database, kind: str, name: str, actor: Actor) -> Resumed:
     """Jobs that a paused type had delayed are due at once."""
     now = database.clock.now()
     entry = AuditEntry(actor, f"resume {_kind(kind)}", _name(name), now)
@@ -212,7 +212,7 @@ def resume(database: Database, kind: str, name: str, actor: Actor) -> Resumed:
     return Resumed(was_paused, moved)
 
 
-def set_lane(database: Database, lane: str, max_workers: int | None, actor: Actor) -> None:
+def set_max_workers(database: Database, lane: str, max_workers: int | None, actor: Actor) -> None:
     """On all hosts, until it is set again; None returns to the settings of each host."""
     if max_workers is not None and not (type(max_workers) is int and 1 <= max_workers <= MAX_WORKERS_SETTABLE):
         raise BadField("max_workers", max_workers, f"an integer from 1 to {MAX_WORKERS_SETTABLE}")

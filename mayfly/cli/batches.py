@@ -2,8 +2,11 @@
 
 import click
 
-from mayfly import admin
+from mayfly.admin.actions import CANCEL, count_matching
 from mayfly.admin.audit import TERMINAL, this_user
+from mayfly.admin.batches import abandon_batch, list_batches
+from mayfly.admin.filters import JobFilter
+from mayfly.admin.lanes import list_limits
 from mayfly.cli.options import ask, json_option, open_installation, print_list
 from mayfly.cli.text import batches_text, counted_jobs, limits_text
 from mayfly.errors import UnknownName
@@ -21,7 +24,7 @@ def batches(context: click.Context, as_json: bool) -> None:
         return
     _settings, database = open_installation()
     now = database.clock.now()
-    print_list(database.read(lambda connection: admin.list_batches(connection, now)), as_json, batches_text)
+    print_list(database.read(lambda connection: list_batches(connection, now)), as_json, batches_text)
 
 
 @batches.command()
@@ -54,13 +57,13 @@ def abandon(name: str, reason: str | None, yes: bool, dry_run: bool) -> None:
     _settings, database = open_installation()
     if not database.read(lambda connection: is_open(connection, name)):
         raise UnknownName("batch", name, "that is open; `mayfly batches` lists them")
-    number = admin.count_matching(database, admin.CANCEL, admin.JobFilter(group_key=name, status=PENDING))
+    number = count_matching(database, CANCEL, JobFilter(group_key=name, status=PENDING))
     if dry_run:
         return click.echo(f"{counted_jobs(number)} would be cancelled; nothing was changed.")
     if not yes:
         ask(f"Abandon the batch {name}, and cancel {counted_jobs(number)}?")
-    cancelled = admin.abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
-    return click.echo(f"Abandoned the batch {name}. {plural(cancelled.ended, 'job')} cancelled.")
+    cancelled = abandon_batch(database, name, reason or "its producer is gone", this_user(TERMINAL))
+    return click.echo(f"Abandoned the batch {name}. {plural(cancelled.changed, 'job')} cancelled.")
 
 
 @click.command()
@@ -74,6 +77,6 @@ def limits(prefix: str | None, used_up: bool, as_json: bool) -> None:
     """
     _settings, database = open_installation()
     now = database.clock.now()
-    listed = database.read(lambda connection: list(admin.list_limits(connection, now)))
+    listed = database.read(lambda connection: list(list_limits(connection, now)))
     found = [each for each in listed if each.key.startswith(prefix or "") and (each.is_used_up or not used_up)]
     print_list(found, as_json, limits_text)

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mayfly import admin
-from mayfly.admin.audit import TERMINAL, Actor, AuditEntry, this_user
+from mayfly.admin.actions import MAX_MATCHING_COUNTED, count_old, prune_all
+from mayfly.admin.audit import TERMINAL, Actor, AuditEntry, list_audit, this_user
+from mayfly.admin.fleet import list_cycles, list_runners
+from mayfly.admin.health import read_status
 from mayfly.bootstrap import open_database
 from mayfly.cli.options import JOB_ID, ask, json_option, limit_option, open_installation, print_json, print_list
 from mayfly.cli.text import audit_text, cycles_text, hosts_text, lanes_text, runners_text, status_text
@@ -58,7 +60,7 @@ def status(watch: float | None, as_json: bool) -> int:
 
 def _print_status(database: Database, settings: Settings, as_json: bool) -> int:
     now = database.clock.now()
-    found = database.read(lambda connection: admin.read_status(connection, settings, now))
+    found = database.read(lambda connection: read_status(connection, settings, now))
     if as_json:
         print_json(found.facts())
     else:
@@ -90,7 +92,7 @@ def _watch_status(database: Database, settings: Settings, seconds: float, as_jso
 def cycles(before: int | None, limit: int, as_json: bool) -> None:
     """List the last cycles: when, where, how long, which result."""
     _settings, database = open_installation()
-    print_list(database.read(lambda connection: admin.list_cycles(connection, limit, before)), as_json, cycles_text)
+    print_list(database.read(lambda connection: list_cycles(connection, limit, before)), as_json, cycles_text)
 
 
 @click.command()
@@ -100,7 +102,7 @@ def cycles(before: int | None, limit: int, as_json: bool) -> None:
 def runners(live: bool, limit: int, as_json: bool) -> None:
     """List live runners, then the last that ended, and how."""
     _settings, database = open_installation()
-    found = database.read(lambda connection: admin.list_runners(connection, limit, live))
+    found = database.read(lambda connection: list_runners(connection, limit, live))
     print_list(found, as_json, lambda found: runners_text(found, database.clock.now()))
 
 
@@ -111,7 +113,7 @@ def runners(live: bool, limit: int, as_json: bool) -> None:
 def audit(before: int | None, limit: int, as_json: bool) -> None:
     """List manual actions: when, by whom, how, on which jobs, why."""
     _settings, database = open_installation()
-    print_list(database.read(lambda connection: admin.list_audit(connection, limit, before)), as_json, audit_text)
+    print_list(database.read(lambda connection: list_audit(connection, limit, before)), as_json, audit_text)
 
 
 @click.command()
@@ -137,19 +139,19 @@ def prune(yes: bool, dry_run: bool, as_json: bool) -> None:
         raise click.UsageError("--json goes with --dry-run.")
     settings, database = open_installation()
     keep = keep_from(settings)
-    old = database.read(lambda connection: admin.count_old(connection, keep, database.clock.now()))
+    old = database.read(lambda connection: count_old(connection, keep, database.clock.now()))
     if as_json:
-        return print_json({table: min(rows, admin.MAX_MATCHING_COUNTED) for table, rows in old.items()})
+        return print_json({table: min(rows, MAX_MATCHING_COUNTED) for table, rows in old.items()})
     text = ", ".join(f"{_row_count(rows)} of {table}" for table, rows in old.items())
     if not old or dry_run:
         return click.echo(f"Old rows: {text or 'none'}.")
     if not yes:
         ask(f"Delete {text}?")
-    return click.echo(f"{plural(admin.prune_all(database, keep, this_user(TERMINAL)), 'row')} deleted.")
+    return click.echo(f"{plural(prune_all(database, keep, this_user(TERMINAL)), 'row')} deleted.")
 
 
 def _row_count(number: int) -> str:
-    most = admin.MAX_MATCHING_COUNTED
+    most = MAX_MATCHING_COUNTED
     return f"{most:,}+" if number > most else f"{number:,}"
 
 
@@ -251,9 +253,9 @@ def _panels(database: Database, settings: Settings) -> "Group":
     from rich.text import Text
 
     now = database.clock.now()
-    found = database.read(lambda connection: admin.read_status(connection, settings, now))
-    live = database.read(lambda connection: admin.list_runners(connection, RUNNERS_SHOWN, live_only=True))
-    last = database.read(lambda connection: admin.list_cycles(connection, CYCLES_SHOWN))
+    found = database.read(lambda connection: read_status(connection, settings, now))
+    live = database.read(lambda connection: list_runners(connection, RUNNERS_SHOWN, live_only=True))
+    last = database.read(lambda connection: list_cycles(connection, CYCLES_SHOWN))
     style = STYLES[found.exit_code]
     return Group(
         _panel(f"mayfly, {moment(now)}, {database.name}", found.text, style),

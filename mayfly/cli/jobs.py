@@ -1,16 +1,31 @@
 """Commands about jobs: list and explain them; cancel, retry, discard and delay them."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
 import click
 
-from mayfly import admin
-from mayfly.admin.actions import ROWS_PER_SLICE, no_progress
+from mayfly.admin.actions import (
+    CANCEL,
+    DELAY,
+    DISCARD,
+    MAX_MATCHING_COUNTED,
+    RETRY,
+    ROWS_PER_SLICE,
+    BulkResult,
+    OnProgress,
+    Verb,
+    act,
+    count_matching,
+    no_progress,
+)
 from mayfly.admin.audit import TERMINAL, this_user
+from mayfly.admin.job import diagnose, read_job
+from mayfly.admin.jobs import list_dead, list_jobs
+from mayfly.admin.why import explain
 from mayfly.bootstrap import load_registry
 from mayfly.cli.options import (
     JOB_ID,
@@ -47,7 +62,7 @@ def jobs(text: str | None, after: str | None, limit: int, as_json: bool, **field
     """List jobs matching all given filters, the newest first."""
     _settings, database = open_installation()
     wanted = job_filter(database, **fields)
-    page = database.read(lambda connection: admin.list_jobs(connection, wanted, text, limit, after))
+    page = database.read(lambda connection: list_jobs(connection, wanted, text, limit, after))
     if as_json:
         return print_json(page.facts())
     click.echo(jobs_text(page.jobs, database.clock.now()) if page.jobs else "No job was found.")
@@ -64,7 +79,7 @@ def show(job_id: int, as_json: bool) -> None:
     """Show a job: its row, why it is so, its timeline and attempts."""
     settings, database = open_installation()
     registry, now = load_registry(settings), database.clock.now()
-    view = database.read(lambda connection: admin.read_job(connection, job_id, settings, registry, now))
+    view = database.read(lambda connection: read_job(connection, job_id, settings, registry, now))
     if as_json:
         print_json(view.facts())
     else:
@@ -78,8 +93,8 @@ def why(job_id: int, as_json: bool) -> None:
     """Explain why a job is not running, or how it ended."""
     settings, database = open_installation()
     registry, now = load_registry(settings), database.clock.now()
-    diagnosis = database.read(lambda connection: admin.diagnose(connection, job_id, settings, registry, now))
-    reasons = admin.explain(diagnosis)
+    diagnosis = database.read(lambda connection: diagnose(connection, job_id, settings, registry, now))
+    reasons = explain(diagnosis)
     if as_json:
         print_json(explained_facts(diagnosis.row, reasons))
     else:
@@ -93,7 +108,7 @@ def dead(lane: str | None, as_json: bool) -> None:
     """Group the newest 5,000 dead jobs by type and error."""
     _settings, database = open_installation()
     now = database.clock.now()
-    found = database.read(lambda connection: admin.list_dead(connection, lane, now))
+    found = database.read(lambda connection: list_dead(connection, lane, now))
     if as_json:
         return print_json(found.facts())
     click.echo(dead_text(found, now))
@@ -113,11 +128,7 @@ def cancel(**options: Any) -> None:
     Pending jobs end at once. Running jobs are asked to stop, and end when their handlers check.
     """
     _settings, database = open_installation()
-
-    def act(*given: Any) -> admin.BulkResult:
-        return admin.BulkResult(*admin.cancel(*given))
-
-    _change_jobs(database, admin.CANCEL, act, "cancelled", "unfinished job", **options)
+    _change_jobs(database, CANCEL, "unfinished job", **options)
 
 
 @click.command()
@@ -128,7 +139,7 @@ def retry(**options: Any) -> None:
     The same job, never a copy, with all its attempts. A filter without --status means dead jobs.
     """
     _settings, database = open_installation()
-    _change_jobs(database, admin.RETRY, admin.retry, "due again", "job to retry", **options)
+    _change_jobs(database, RETRY, "job to retry", **options)
 
 
 @click.command()
@@ -136,7 +147,7 @@ def retry(**options: Any) -> None:
 def discard(**options: Any) -> None:
     """Discard dead jobs: mark them cancelled, with user and reason."""
     _settings, database = open_installation()
-    _change_jobs(database, admin.DISCARD, admin.discard, "discarded", "dead job", **options)
+    _change_jobs(database, DISCARD, "dead job", **options)
 
 
 @click.command()
@@ -151,18 +162,12 @@ def delay(by: float | None, until: str | None, **options: Any) -> None:
     now = database.clock.now()
     end = future_time(until, now) if by is None else now + timedelta_of("by", by)
     assert end is not None
-
-    def act(database: Database, wanted: admin.JobFilter, *given: Any) -> admin.BulkResult:
-        return admin.delay(database, wanted, end, *given)
-
-    _change_jobs(database, admin.DELAY, act, "delayed", "pending job that is due before", until=end, **options)
+    _change_jobs(database, DELAY, "pending job that is due before", until=end, **options)
 
 
 def _change_jobs(
     database: Database,
-    verb: admin.Verb,
-    act: Callable[..., admin.BulkResult],
-    past: str,  # "cancelled"
+    verb: Verb,
     noun: str,  # for "No unfinished job was found"
     *,
     yes: bool,
@@ -173,26 +178,26 @@ def _change_jobs(
 ) -> None:
     """Count, ask if there are several, act, and print the result."""
     wanted = job_filter(database, **fields)
-    number = admin.count_matching(database, verb, wanted, until)
+    number = count_matching(database, verb, wanted, until)
     if dry_run:
-        return click.echo(f"{counted_jobs(number)} would be {past}; nothing was changed.")
+        return click.echo(f"{counted_jobs(number)} would be {verb.past_tense}; nothing was changed.")
     if number > 1 and not yes:
         ask(f"{verb.name.capitalize()} {counted_jobs(number)}?")
-    with _progress(past, number) as on_progress:
-        done = act(database, wanted, this_user(TERMINAL), reason, on_progress)
-    return click.echo(_result_text(past, noun, done))
+    with _progress(verb.past_tense, number) as on_progress:
+        done = act(database, verb, wanted, this_user(TERMINAL), reason, until, on_progress)
+    return click.echo(_result_text(verb, noun, done))
 
 
-def _result_text(past: str, noun: str, done: admin.BulkResult) -> str:
-    if done == admin.BulkResult():
+def _result_text(verb: Verb, noun: str, done: BulkResult) -> str:
+    if done == BulkResult():
         return f"No {noun} was found; nothing was changed."
     running = f" {plural(done.requested, 'running job')} asked to stop." if done.requested else ""
     held = f" {plural(done.held, 'job')} unchanged: another job holds the unique key." if done.held else ""
-    return f"{plural(done.changed, 'job')} {past}.{running}{held}"
+    return f"{plural(done.changed, 'job')} {verb.past_tense}.{running}{held}"
 
 
 @contextmanager
-def _progress(past: str, number: int) -> Iterator[admin.OnProgress]:
+def _progress(past: str, number: int) -> Iterator[OnProgress]:
     """A progress bar on a terminal, for more than one slice."""
     if number <= ROWS_PER_SLICE or not sys.stderr.isatty():
         yield no_progress
@@ -202,7 +207,7 @@ def _progress(past: str, number: int) -> Iterator[admin.OnProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    total = number if number <= admin.MAX_MATCHING_COUNTED else None  # beyond it the total is unknown
+    total = number if number <= MAX_MATCHING_COUNTED else None  # beyond it the total is unknown
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(f"Jobs {past}", total=total)
         yield lambda jobs: bar.advance(task, jobs)

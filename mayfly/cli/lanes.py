@@ -4,8 +4,8 @@ from typing import Any
 
 import click
 
-from mayfly import admin
 from mayfly.admin.audit import TERMINAL, this_user
+from mayfly.admin.lanes import end_pause, list_lanes, set_max_workers, start_pause
 from mayfly.bootstrap import load_registry
 from mayfly.cli.options import (
     Choice,
@@ -36,7 +36,7 @@ def pause(kind: str, name: str, reason: str | None, until: str | None) -> None:
     """Pause a lane or a type on all hosts; running jobs finish."""
     settings, database = open_installation()
     end = future_time(until, database.clock.now())
-    admin.pause(database, kind, name, this_user(TERMINAL), end, reason)
+    start_pause(database, kind, name, this_user(TERMINAL), end, reason)
     _warn_of_unknown(settings, database, kind, name)
     click.echo(f"Paused {kind} {name}{f' until {until}' if until else ''}.")
 
@@ -47,7 +47,7 @@ def pause(kind: str, name: str, reason: str | None, until: str | None) -> None:
 def resume(kind: str, name: str) -> None:
     """Resume a lane or a type; its delayed jobs are due at once."""
     _settings, database = open_installation()
-    was_paused, moved = admin.resume(database, kind, name, this_user(TERMINAL))
+    was_paused, moved = end_pause(database, kind, name, this_user(TERMINAL))
     text = f"Resumed {kind} {name}." if was_paused else f"{kind.capitalize()} {name} was not paused."
     click.echo(f"{text} {plural(moved, 'job')} due again." if moved else text)
 
@@ -100,7 +100,7 @@ def lanes(context: click.Context, as_json: bool) -> None:
         return
     settings, database = open_installation()
     now = database.clock.now()
-    found = database.read(lambda connection: admin.list_lanes(connection, settings, now))
+    found = database.read(lambda connection: list_lanes(connection, settings, now))
     print_list(found, as_json, lambda found: lanes_text(found, now))
 
 
@@ -133,6 +133,6 @@ def set_lane(name: str, given: str) -> None:
     if setting != "max_workers" or not (value == DEFAULT or (value.isascii() and value.isdigit())):
         raise click.UsageError(f"{given!r}: write max_workers=3, or max_workers={DEFAULT}.")
     settings, database = open_installation()
-    admin.set_lane(database, name, None if value == DEFAULT else int(value), this_user(TERMINAL))
+    set_max_workers(database, name, None if value == DEFAULT else int(value), this_user(TERMINAL))
     _warn_of_unknown(settings, database, LANE, name)
     click.echo(f"Lane {name}: max_workers {value if value != DEFAULT else 'from the settings'}.")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from mayfly.admin import JobFilter
+from mayfly.admin.filters import JobFilter
 from mayfly.bootstrap import open_database
 from mayfly.client import created_before
 from mayfly.db.database import Database

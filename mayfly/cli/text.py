@@ -5,20 +5,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mayfly import json_text
-from mayfly.admin import (
-    MAX_MATCHING_COUNTED,
-    AuditView,
-    CycleView,
-    DeadGroups,
-    HostView,
-    JobLine,
-    JobView,
-    LaneView,
-    LimitView,
-    RunnerView,
-    Status,
-)
+from mayfly.admin.actions import MAX_MATCHING_COUNTED
+from mayfly.admin.audit import AuditView
 from mayfly.admin.batches import ListedBatch
+from mayfly.admin.fleet import CycleView, HostView, RunnerView
+from mayfly.admin.health import Status
+from mayfly.admin.job import JobView
+from mayfly.admin.jobs import DeadGroups, JobLine
+from mayfly.admin.lanes import LaneView, LimitView
 from mayfly.admin.schedules import ScheduleView
 from mayfly.admin.why import JobRow, Reason
 from mayfly.format import DIM, GREEN, RED, YELLOW, format_duration, moment, one_line, painted, plain, plural, table

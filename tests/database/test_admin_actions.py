@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from mayfly import admin
-from mayfly.admin import BulkResult, actions
+from mayfly.admin import actions
+from mayfly.admin.actions import CANCEL, DELAY, DISCARD, RETRY, BulkResult, Verb, act, count_matching
 from mayfly.admin.audit import HTTP, TERMINAL, Actor
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.lanes import end_pause, set_max_workers, start_pause
 from mayfly.db.database import Database
 from mayfly.errors import BadField, NoJobsSelected
 from mayfly.fleet.cycles import known_lanes
@@ -55,7 +56,7 @@ def test_a_dead_job_gets_all_its_tries_again(database: Database) -> None:
     """The same row, due at once; its fencing token goes on, what it had reached stays."""
     job_id = insert_dead(database, crashes=3, suspect=1, checkpoint='{"at": 7}', worker_id="w")
 
-    done = admin.retry(database, JobFilter(ids=(job_id,)), ANN)
+    done = act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert done == BulkResult(changed=1)
@@ -70,7 +71,7 @@ def test_a_cancelled_job_can_be_tried_again(database: Database) -> None:
     before = database.clock.now() - HOUR
     job_id = insert_row(database, status="cancelled", cancel_reason="a mistake", expires_at=before)
 
-    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
+    act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.cancel_reason, row.expires_at) == ("pending", None, None)
@@ -80,7 +81,7 @@ def test_a_job_that_waits_for_its_next_try_has_it_now(database: Database) -> Non
     """And keeps the attempts that it has spent."""
     job_id = insert_row(database, run_at=database.clock.now() + HOUR, attempts=2, waiting_for="a limit")
 
-    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
+    act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
 
     row = get_row(database, job_id)
     assert (row.status, row.attempts, row.waiting_for) == ("pending", 2, None)
@@ -92,7 +93,7 @@ def test_what_runs_or_is_done_is_not_tried_again(database: Database, status: str
     """Nor is one that is due already."""
     ids = (insert_row(database, status=status), insert_row(database))
 
-    assert admin.retry(database, JobFilter(ids=ids), ANN) == BulkResult()
+    assert act(database, RETRY, JobFilter(ids=ids), ANN) == BulkResult()
     assert statuses(database, *ids) == [status, "pending"]
 
 
@@ -101,8 +102,8 @@ def test_a_filter_means_dead_jobs(database: Database) -> None:
     dead = [insert_dead(database, type="mail", lane=lane) for lane in ("a", "b")]
     cancelled = insert_row(database, type="mail", status="cancelled")
 
-    first = admin.retry(database, JobFilter(type="mail"), ANN)
-    second = admin.retry(database, JobFilter(type="mail", status="cancelled"), ANN)
+    first = act(database, RETRY, JobFilter(type="mail"), ANN)
+    second = act(database, RETRY, JobFilter(type="mail", status="cancelled"), ANN)
 
     assert (first.changed, second.changed) == (2, 1)
     assert statuses(database, *dead, cancelled) == ["pending"] * 3
@@ -118,8 +119,8 @@ def test_jobs_are_found_by_their_last_error(database: Database) -> None:
         fingerprint="bbbb", finished_at=now,
     )  # fmt: skip
 
-    counted = admin.count_matching(database, admin.RETRY, JobFilter(error="aaaa"))
-    done = admin.retry(database, JobFilter(error="aaaa"), ANN)
+    counted = count_matching(database, RETRY, JobFilter(error="aaaa"))
+    done = act(database, RETRY, JobFilter(error="aaaa"), ANN)
 
     assert (counted, done.changed) == (2, 2)
     assert statuses(database, *ours, other) == ["pending", "pending", "dead"]
@@ -132,7 +133,7 @@ def test_a_job_whose_key_is_held_stays_dead(database: Database) -> None:
     two = [insert_dead(database, unique_key="welcome:2") for _ in range(2)]
     free = insert_dead(database)
 
-    done = admin.retry(database, JobFilter(ids=(held, *two, free)), ANN)
+    done = act(database, RETRY, JobFilter(ids=(held, *two, free)), ANN)
 
     assert done == BulkResult(changed=2, held=2)
     assert statuses(database, held, *two, free) == ["dead", "pending", "dead", "pending"]
@@ -149,7 +150,7 @@ def test_jobs_whose_keys_are_held_do_not_hold_up_the_rest(
         insert_dead(database, unique_key=f"k{number}", run_at=at)
     free = [insert_dead(database, run_at=at) for _ in range(3)]
 
-    done = admin.retry(database, JobFilter(type="noop"), ANN)
+    done = act(database, RETRY, JobFilter(type="noop"), ANN)
 
     assert done == BulkResult(changed=3, held=5)
     assert statuses(database, *free) == ["pending"] * 3
@@ -162,8 +163,8 @@ def test_two_who_retry_at_once_share_the_jobs(database: Database, rival: Databas
         insert_dead(database)
 
     works: list[Callable[[], BulkResult]] = [
-        lambda: admin.retry(database, JobFilter(type="noop"), ANN),
-        lambda: admin.retry(rival, JobFilter(type="noop"), ANN),
+        lambda: act(database, RETRY, JobFilter(type="noop"), ANN),
+        lambda: act(rival, RETRY, JobFilter(type="noop"), ANN),
     ]
     done = in_threads(works)
 
@@ -178,7 +179,7 @@ def test_a_discarded_job_leaves_the_list_with_who_and_why(database: Database) ->
     """Cancelled, since now: it is kept as long as others that are. The error it died of stays."""
     job_id = insert_dead(database, finished_at=database.clock.now() - 900 * HOUR)
 
-    done = admin.discard(database, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
+    done = act(database, DISCARD, JobFilter(ids=(job_id,)), ANN, "nobody needs it")
 
     row = get_row(database, job_id)
     assert done == BulkResult(changed=1)
@@ -191,9 +192,9 @@ def test_only_dead_jobs_are_discarded(database: Database) -> None:
     """Whatever else has the id."""
     ids = tuple(insert_row(database, status=each) for each in ("pending", "processing", "done", "cancelled"))
 
-    assert admin.discard(database, JobFilter(ids=ids), ANN) == BulkResult()
+    assert act(database, DISCARD, JobFilter(ids=ids), ANN) == BulkResult()
     with pytest.raises(BadField, match="status='done': must be one of dead"):
-        admin.discard(database, JobFilter(lane="a", status="done"), ANN)
+        act(database, DISCARD, JobFilter(lane="a", status="done"), ANN)
 
 
 # --- delay ------------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ def test_a_delayed_job_is_not_claimed_before(database: Database) -> None:
     until = database.clock.now() + HOUR
     soon, later = insert_row(database), insert_row(database, run_at=until + HOUR)
 
-    done = admin.delay(database, JobFilter(ids=(soon, later)), until, ANN, "the vendor is down")
+    done = act(database, DELAY, JobFilter(ids=(soon, later)), ANN, "the vendor is down", until)
 
     row = get_row(database, soon)
     assert done == BulkResult(changed=1)
@@ -219,14 +220,16 @@ def test_a_lane_is_delayed_in_slices(database: Database, monkeypatch: pytest.Mon
     insert_rows(database, 8, lane="mail")
     told: list[int] = []
 
-    done = admin.delay(database, JobFilter(lane="mail"), database.clock.now() + HOUR, ANN, on_progress=told.append)
+    done = act(
+        database, DELAY, JobFilter(lane="mail"), ANN, until=database.clock.now() + HOUR, on_progress=told.append
+    )
 
     assert (done.changed, told) == (8, [3, 3, 2])
 
 
 def test_nothing_is_delayed_into_the_past(database: Database) -> None:
     with pytest.raises(BadField, match="must be a time in the future"):
-        admin.delay(database, JobFilter(lane="a"), database.clock.now() - HOUR, ANN)
+        act(database, DELAY, JobFilter(lane="a"), ANN, until=database.clock.now() - HOUR)
 
 
 # --- lanes ------------------------------------------------------------------------------------------------
@@ -236,9 +239,9 @@ def test_a_lane_is_set_and_set_back(database: Database) -> None:
     """With who and when; what the planner counts of it is not touched."""
     insert_table_row(database, tables.lanes, lane="mail", passed_over=3)
 
-    admin.set_lane(database, "mail", 2, ANN)
+    set_max_workers(database, "mail", 2, ANN)
     as_set = database.read(known_lanes)["mail"]
-    admin.set_lane(database, "mail", None, ANN)
+    set_max_workers(database, "mail", None, ANN)
     as_before = database.read(known_lanes)["mail"]
 
     assert (as_set.passed_over, as_set.max_workers, as_set.set_by) == (3, 2, "ann")
@@ -253,14 +256,14 @@ def test_a_lane_is_set_and_set_back(database: Database) -> None:
 @pytest.mark.parametrize("number", [0, -1, 1001, True, "2"])
 def test_a_lane_is_set_within_bounds(database: Database, number: Any) -> None:
     with pytest.raises(BadField, match="must be an integer from 1 to 1000"):
-        admin.set_lane(database, "mail", number, ANN)
+        set_max_workers(database, "mail", number, ANN)
 
 
 def test_pauses_are_deeds(database: Database) -> None:
     """Each of them, and each end; to resume what runs is none."""
-    admin.pause(database, "type", "noop", ANN, reason="the vendor is down")
+    start_pause(database, "type", "noop", ANN, reason="the vendor is down")
     held = database.read(lambda connection: load_pauses(connection, database.clock.now()))
-    resumed = [admin.resume(database, "type", "noop", ANN) for _ in range(2)]
+    resumed = [end_pause(database, "type", "noop", ANN) for _ in range(2)]
 
     assert (held.types["noop"].paused_by, held.types["noop"].reason) == ("ann", "the vendor is down")
     assert [each.was_paused for each in resumed] == [True, False]
@@ -271,7 +274,7 @@ def test_pauses_are_deeds(database: Database) -> None:
 @pytest.mark.parametrize(("kind", "name"), [("host", "a"), ("lane", ""), ("lane", "x" * 65), ("type", "\x00")])
 def test_only_what_can_be_paused_is(database: Database, kind: str, name: str) -> None:
     with pytest.raises(BadField, match="must be"):
-        admin.pause(database, kind, name, ANN)
+        start_pause(database, kind, name, ANN)
 
 
 # --- the audit --------------------------------------------------------------------------------------------
@@ -283,7 +286,7 @@ def test_one_deed_is_one_row(database: Database, monkeypatch: pytest.MonkeyPatch
     insert_rows(database, 7, lane="mail")
     before = database.clock.now()
 
-    admin.cancel(database, JobFilter(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
+    act(database, CANCEL, JobFilter(lane="mail", type="noop"), Actor("nightly", HTTP), "a mistake")
 
     [row] = rows_of(database, tables.audit)
     assert (row.done_by, row.via, row.verb, row.subject) == ("nightly", "http", "cancel", "lane=mail type=noop")
@@ -295,8 +298,8 @@ def test_what_changed_nothing_is_no_deed(database: Database) -> None:
     """Nor is what Mayfly does by itself."""
     insert_row(database, lane="mail")
 
-    admin.retry(database, JobFilter(lane="mail"), ANN)
-    admin.cancel(database, JobFilter(lane="mail"))
+    act(database, RETRY, JobFilter(lane="mail"), ANN)
+    act(database, CANCEL, JobFilter(lane="mail"))
 
     assert rows_of(database, tables.audit) == []
 
@@ -312,7 +315,7 @@ def test_a_deed_that_is_stopped_half_way_says_how_far_it_came(
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        admin.cancel(database, JobFilter(lane="mail"), ANN, on_progress=stop)
+        act(database, CANCEL, JobFilter(lane="mail"), ANN, on_progress=stop)
 
     assert [row.jobs for row in rows_of(database, tables.audit)] == [3]
     assert sorted(row.status for row in rows_of(database, tables.jobs)).count("cancelled") == 3
@@ -322,17 +325,17 @@ def test_many_ids_are_told_shortly(database: Database) -> None:
     """A deed's row says which, as far as people read it."""
     ids = insert_rows(database, 30)
 
-    admin.cancel(database, JobFilter(ids=tuple(ids)), ANN)
+    act(database, CANCEL, JobFilter(ids=tuple(ids)), ANN)
 
     [row] = rows_of(database, tables.audit)
     assert row.subject == f"ids={','.join(map(str, ids[:20]))},… (30)"
 
 
-@pytest.mark.parametrize("verb", [admin.retry, admin.discard])
-def test_everything_is_never_meant(database: Database, verb: Any) -> None:
+@pytest.mark.parametrize("verb", [RETRY, DISCARD])
+def test_everything_is_never_meant(database: Database, verb: Verb) -> None:
     """By no verb."""
     with pytest.raises(NoJobsSelected):
-        verb(database, JobFilter(), ANN)
+        act(database, verb, JobFilter(), ANN)
 
 
 # --- chains -----------------------------------------------------------------------------------------------
@@ -341,7 +344,7 @@ def test_everything_is_never_meant(database: Database, verb: Any) -> None:
 def test_a_settled_retry_is_like_any_other_job(database: Database) -> None:
     """Claimed, failed and dead once more: its attempts count from one again, and its old ones are kept."""
     job_id = insert_dead(database, max_attempts=1)
-    admin.retry(database, JobFilter(ids=(job_id,)), ANN)
+    act(database, RETRY, JobFilter(ids=(job_id,)), ANN)
     [job] = claim_jobs(database)
     dead = Outcome(OutcomeKind.DEAD, error="again", fingerprint="f", attempt_ending=OutcomeKind.FAILED)
 
@@ -369,7 +372,7 @@ def test_a_key_that_is_taken_between_look_and_change_is_seen(
 
     monkeypatch.setattr(actions, "_with_free_keys", look_and_be_late)
 
-    done = admin.retry(database, JobFilter(ids=(held, free)), ANN)
+    done = act(database, RETRY, JobFilter(ids=(held, free)), ANN)
 
     assert (done, thieves) == (BulkResult(changed=1, held=1), [])
     assert statuses(database, held, free) == ["dead", "pending"]

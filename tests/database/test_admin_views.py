@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from mayfly import admin
-from mayfly.admin import CappedCount, JobPage
-from mayfly.admin.audit import Actor
+from mayfly.admin.actions import CANCEL, act
+from mayfly.admin.audit import Actor, list_audit
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.fleet import list_cycles, list_runners
+from mayfly.admin.health import read_status
+from mayfly.admin.job import JobView, read_job
+from mayfly.admin.jobs import CappedCount, JobPage, list_dead, list_jobs
+from mayfly.admin.lanes import list_lanes, set_max_workers, start_pause
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.errors import BadField, UnknownJob
@@ -37,7 +41,7 @@ def settings_in(home: Path, **others: str) -> Settings:
 
 
 def page_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> JobPage:  # noqa: B008 - a value
-    return database.read(lambda connection: admin.list_jobs(connection, which, **options))
+    return database.read(lambda connection: list_jobs(connection, which, **options))
 
 
 def pages_of(database: Database, which: JobFilter = JobFilter(), **options: Any) -> Iterator[JobPage]:  # noqa: B008
@@ -96,7 +100,7 @@ def test_times_of_plain_sql_are_dealt_with_in_slices(database: Database, monkeyp
         insert = "INSERT INTO mayfly_jobs (type, payload, run_at) VALUES ('noop', '{}', '2026-05-04 12:00:00')"
         run_sql(database, insert)
 
-    assert admin.cancel(database, JobFilter(lane="default")).ended == 5
+    assert act(database, CANCEL, JobFilter(lane="default")).changed == 5
 
 
 def test_a_page_shows_what_a_list_needs(database: Database) -> None:
@@ -248,9 +252,9 @@ def test_a_lane_is_told_with_all_its_figures(database: Database, tmp_path: Path)
     insert_total(database, now - MINUTE, "failed", 2)
     insert_total(database, now - MINUTE, "dead", 1)
     insert_total(database, now - 2 * HOUR, "done", 100)
-    admin.set_lane(database, "mail", 3, ANN)
+    set_max_workers(database, "mail", 3, ANN)
 
-    [lane] = database.read(lambda connection: admin.list_lanes(connection, settings_in(tmp_path), now))
+    [lane] = database.read(lambda connection: list_lanes(connection, settings_in(tmp_path), now))
 
     assert (lane.lane, lane.pending, lane.running, lane.dead) == (
         "mail",
@@ -271,9 +275,7 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
     insert_rows(database, 5)
     insert_rows(database, 3, lane="mail")
 
-    found = database.read(
-        lambda connection: admin.list_lanes(connection, settings_in(tmp_path), database.clock.now())
-    )
+    found = database.read(lambda connection: list_lanes(connection, settings_in(tmp_path), database.clock.now()))
 
     assert [str(lane.pending) for lane in found] == ["3+", "3"]
     assert (found[0].facts()["pending"], found[0].facts()["pending_is_capped"]) == (3, True)
@@ -281,11 +283,11 @@ def test_a_backlog_is_counted_no_further_than_is_worth_saying(
 
 def test_lanes_without_rows_are_shown_where_somebody_named_them(database: Database, tmp_path: Path) -> None:
     """In the settings, by a pause, or by what was set."""
-    admin.pause(database, "lane", "held", ANN, reason="the vendor is down")
-    admin.set_lane(database, "mail", 2, ANN)
+    start_pause(database, "lane", "held", ANN, reason="the vendor is down")
+    set_max_workers(database, "mail", 2, ANN)
     settings = settings_in(tmp_path, LANES__IMAGES__MAX_WORKERS="9")
 
-    found = database.read(lambda connection: admin.list_lanes(connection, settings, database.clock.now()))
+    found = database.read(lambda connection: list_lanes(connection, settings, database.clock.now()))
 
     assert [(lane.lane, lane.max_workers, lane.paused) for lane in found] == [
         ("held", 5, "paused: the vendor is down"),
@@ -325,9 +327,9 @@ def test_a_status_says_whether_all_is_well(
     insert_cycle(database, now - 30 * MINUTE, "b")
     insert_cycle(database, now - minutes * MINUTE - timedelta(seconds=1), "b", exit_code)
     if paused:
-        admin.pause(database, "lane", "mail", ANN)
+        start_pause(database, "lane", "mail", ANN)
 
-    found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
+    found = database.read(lambda connection: read_status(connection, settings_in(tmp_path), now))
 
     assert (found.exit_code, [each.text for each in found.problems]) == (expected, [complaint] if complaint else [])
     assert [(host.host, host.last.duration_ms) for host in found.snapshot.hosts] == [("a", 80), ("b", 80)]
@@ -340,7 +342,7 @@ def test_a_status_without_cycles_lately_is_2(database: Database, tmp_path: Path,
     if hours is not None:
         insert_cycle(database, now - hours * HOUR, "a")
 
-    found = database.read(lambda connection: admin.read_status(connection, settings_in(tmp_path), now))
+    found = database.read(lambda connection: read_status(connection, settings_in(tmp_path), now))
 
     assert found.exit_code == 2
     assert len(found.problems) == 1
@@ -351,12 +353,12 @@ def test_cycles_and_deeds_are_paged_by_their_ids(database: Database) -> None:
     now = database.clock.now()
     for number in range(5):
         insert_cycle(database, now - number * MINUTE, "a")
-        admin.set_lane(database, f"lane-{number}", 2, ANN)
+        set_max_workers(database, f"lane-{number}", 2, ANN)
 
-    first = database.read(lambda connection: admin.list_cycles(connection, 2))
-    second = database.read(lambda connection: admin.list_cycles(connection, 2, before=first[-1].id))
-    newest = database.read(lambda connection: admin.list_audit(connection, 2))
-    older = database.read(lambda connection: admin.list_audit(connection, 2, before=newest[-1].id))
+    first = database.read(lambda connection: list_cycles(connection, 2))
+    second = database.read(lambda connection: list_cycles(connection, 2, before=first[-1].id))
+    newest = database.read(lambda connection: list_audit(connection, 2))
+    older = database.read(lambda connection: list_audit(connection, 2, before=newest[-1].id))
 
     ages = [round((now - cycle.started_at) / MINUTE) for cycle in (*first, *second)]
     assert ages == [0, 1, 2, 3]
@@ -372,8 +374,8 @@ def test_runners_that_live_come_first(database: Database) -> None:
         ended = (now - minutes * MINUTE).strftime("%Y-%m-%d %H:%M:%S.%f")
         run_sql(database, f"UPDATE mayfly_runners SET finished_at = '{ended}' WHERE worker_id = 'worker-{number}'")
 
-    found = database.read(admin.list_runners)
-    live = database.read(lambda connection: admin.list_runners(connection, live_only=True))
+    found = database.read(list_runners)
+    live = database.read(lambda connection: list_runners(connection, live_only=True))
 
     assert [runner.worker_id[-1] for runner in found] == ["1", "3", "2", "0"]
     assert [runner.worker_id[-1] for runner in live] == ["1", "3"]
@@ -390,7 +392,7 @@ def test_the_dead_are_grouped_by_type_and_error(database: Database) -> None:
     unknown = insert_row(database, type="image", status="dead", last_error="by hand")
     insert_row(database, type="mail", status="done")
 
-    found = database.read(lambda connection: admin.list_dead(connection))
+    found = database.read(lambda connection: list_dead(connection))
 
     told = [(group.type, group.error, group.jobs, group.newest_id) for group in found.groups]
     assert told[0] == ("mail", "aaaa", 3, mails[-1])
@@ -405,7 +407,7 @@ def test_the_dead_of_one_lane_are_grouped(database: Database, monkeypatch: pytes
         insert_dead(database, "mail", "aaaa", lane="a")
         insert_dead(database, "mail", "bbbb", lane="b")
 
-    found = database.read(lambda connection: admin.list_dead(connection, lane="a"))
+    found = database.read(lambda connection: list_dead(connection, lane="a"))
 
     assert [(group.error, group.jobs) for group in found.groups] == [("aaaa", 3)]
     assert found.is_cut
@@ -459,6 +461,6 @@ def test_an_unknown_job_is_a_sentence(database: Database, tmp_path: Path) -> Non
         view(database, tmp_path, 12345)
 
 
-def view(database: Database, home: Path, job_id: int) -> admin.JobView:
+def view(database: Database, home: Path, job_id: int) -> JobView:
     now, registry = database.clock.now(), Registry({}, {})
-    return database.read(lambda connection: admin.read_job(connection, job_id, settings_in(home), registry, now))
+    return database.read(lambda connection: read_job(connection, job_id, settings_in(home), registry, now))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import mayfly
-from mayfly.admin import CANCEL, MAX_MATCHING_COUNTED, Cancelled, cancel, count_matching
+from mayfly.admin.actions import CANCEL, MAX_MATCHING_COUNTED, BulkResult, act, count_matching
 from mayfly.admin.audit import PYTHON, Actor, this_user
 from mayfly.admin.filters import JobFilter
-from mayfly.client import App
+from mayfly.client import App, Cancelled
 from mayfly.db.database import Database
 from mayfly.errors import BadField, NoJobsSelected
 from mayfly.queue.outcome import RELEASED, Settlement
@@ -34,10 +34,10 @@ def test_a_waiting_job_ends_at_once_with_the_reason(database: Database) -> None:
     """Who and why is kept; its unique key is free again."""
     job_id = insert_row(database, unique_key="welcome:42")
 
-    done = cancel(database, JobFilter(ids=(job_id,)), ANN, "a mistake")
+    done = act(database, CANCEL, JobFilter(ids=(job_id,)), ANN, "a mistake")
 
     row = get_row(database, job_id)
-    assert done == Cancelled(ended=1)
+    assert done == BulkResult(changed=1)
     assert (row.status, row.last_error, row.claims) == ("cancelled", "cancelled by ann: a mistake", 0)
     assert row.finished_at is not None
     assert insert_row(database, unique_key="welcome:42")
@@ -48,10 +48,10 @@ def test_a_running_job_is_told_and_keeps_running(database: Database) -> None:
     job_id = insert_row(database)
     claim_jobs(database)
 
-    done = [cancel(database, JobFilter(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
+    done = [act(database, CANCEL, JobFilter(ids=(job_id,)), ANN, reason) for reason in ("first", "second")]
 
     row = get_row(database, job_id)
-    assert done == [Cancelled(told=1), Cancelled()]
+    assert done == [BulkResult(requested=1), BulkResult()]
     assert (row.status, row.cancel_reason, row.worker_id) == ("processing", "cancelled by ann: first", "worker-1")
 
 
@@ -60,7 +60,7 @@ def test_what_has_ended_stays_as_it_is(database: Database, status: str) -> None:
     """And so does what never was."""
     job_id = insert_row(database, status=status, last_error="as it was")
 
-    assert cancel(database, JobFilter(ids=(job_id, 10**15))) == Cancelled()
+    assert act(database, CANCEL, JobFilter(ids=(job_id, 10**15))) == BulkResult()
     row = get_row(database, job_id)
     assert (row.status, row.last_error, row.cancel_reason) == (status, "as it was", None)
 
@@ -69,7 +69,7 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
     """Whoever claims it next knows, and settles it instead of running it."""
     insert_row(database)
     [job] = claim_jobs(database)
-    cancel(database, JobFilter(ids=(job.id,)), reason="a mistake")
+    act(database, CANCEL, JobFilter(ids=(job.id,)), reason="a mistake")
     settle(database, make_settler(), [Settlement(job, RELEASED)], {})
 
     [again] = claim_jobs(database)
@@ -81,7 +81,7 @@ def test_a_told_job_that_comes_back_brings_the_reason(database: Database) -> Non
 def test_a_job_cancelled_long_before_it_was_due_is_pruned(database: Database) -> None:
     """With those that ended when it did, not when it would have been due."""
     job_id = insert_row(database, run_at=database.clock.now() + 9000 * HOUR)
-    cancel(database, JobFilter(ids=(job_id,)))
+    act(database, CANCEL, JobFilter(ids=(job_id,)))
     change_job(database, job_id, finished_at=database.clock.now() - 24 * HOUR)
     row = get_row(database, job_id)
     assert row.run_at <= database.clock.now()
@@ -100,9 +100,9 @@ def test_a_group_is_cancelled_as_a_whole(database: Database) -> None:
     waiting = insert_rows(database, 3, group_key="campaign-7", lane="mail")
     others = insert_rows(database, 2, group_key="campaign-8")
 
-    done = cancel(database, JobFilter(group_key="campaign-7"))
+    done = act(database, CANCEL, JobFilter(group_key="campaign-7"))
 
-    assert done == Cancelled(ended=3, told=1)
+    assert done == BulkResult(changed=3, requested=1)
     assert cancelled_ids(database, *waiting, running, *others) == waiting
 
 
@@ -132,9 +132,9 @@ def test_a_filter_means_what_has_all_of_it(database: Database, which: dict[str, 
     meant = meant._replace(created_before=now - HOUR) if "old" in which else meant
 
     number = count_matching(database, CANCEL, meant)
-    done = cancel(database, meant)
+    done = act(database, CANCEL, meant)
 
-    assert (number, done) == (len(expected), Cancelled(ended=len(expected)))
+    assert (number, done) == (len(expected), BulkResult(changed=len(expected)))
     assert cancelled_ids(database, *ids.values()) == [ids[name] for name in expected]
 
 
@@ -150,7 +150,7 @@ def test_more_than_a_slice_is_cancelled(database: Database, monkeypatch: pytest.
 
     wishes = [JobFilter(ids=tuple(by_id)), JobFilter(group_key="g"), JobFilter(type="sleep")]
 
-    assert [cancel(database, which).ended for which in wishes] == [8, 8, 8]
+    assert [act(database, CANCEL, which).changed for which in wishes] == [8, 8, 8]
 
 
 def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database) -> None:
@@ -163,15 +163,15 @@ def test_a_claim_and_a_cancel_share_the_jobs(database: Database, rival: Database
             claimed += [job.id for job in batch]
         return claimed
 
-    works: list[Callable[[], Any]] = [claim_all, lambda: cancel(database, JobFilter(type="noop"))]
+    works: list[Callable[[], Any]] = [claim_all, lambda: act(database, CANCEL, JobFilter(type="noop"))]
     taken, done = in_threads(works)
 
     claimed = [get_row(database, each) for each in taken]
     assert all(row.status == "processing" for row in claimed)
-    assert done.ended + len(claimed) == 60
-    again = cancel(database, JobFilter(type="noop"))
-    assert again.ended == 0
-    assert done.told + again.told == len(claimed)
+    assert done.changed + len(claimed) == 60
+    again = act(database, CANCEL, JobFilter(type="noop"))
+    assert again.changed == 0
+    assert done.requested + again.requested == len(claimed)
 
 
 def test_a_count_stops_where_it_is_enough(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +193,7 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
     insert_row(database)
 
     with pytest.raises(NoJobsSelected, match="Select jobs by"):
-        cancel(database, which)
+        act(database, CANCEL, which)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_everything_is_never_meant(database: Database, which: JobFilter) -> None
 def test_a_wrong_wish_is_a_sentence(database: Database, arguments: dict[str, Any], sentence: str) -> None:
     """Before anything is looked for."""
     with pytest.raises(BadField, match=sentence):
-        cancel(database, JobFilter(**arguments))
+        act(database, CANCEL, JobFilter(**arguments))
 
 
 # --- from Python ------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_a_handler_sees_that_its_job_is_to_end(
     job.runtime = make_runtime(database)
 
     seen = [job.cancelled]
-    cancel(rival, JobFilter(ids=(job.id,)), reason="a mistake")
+    act(rival, CANCEL, JobFilter(ids=(job.id,)), reason="a mistake")
     seen.append(job.cancelled)
     clock[0] += 1.0
     seen.append(job.cancelled)

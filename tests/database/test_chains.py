@@ -7,7 +7,7 @@ import pytest
 
 import mayfly
 from mayfly import batch, chain, step
-from mayfly.admin import retry
+from mayfly.admin.actions import RETRY, act
 from mayfly.admin.audit import Actor
 from mayfly.admin.filters import JobFilter
 from mayfly.client import App
@@ -87,7 +87,7 @@ def test_a_step_that_somebody_tries_again_lets_its_chain_go_on(
     broken = claim_one(app, database)
     settle_one(database, broken, outcome)
 
-    retry(database, JobFilter(ids=(broken.id,)), Actor("ann"))
+    act(database, RETRY, JobFilter(ids=(broken.id,)), Actor("ann"))
     again = claim_one(app, database)
     seen = again.previous
     settle_one(database, again)

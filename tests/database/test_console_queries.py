@@ -5,10 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from mayfly import admin
-from mayfly.admin import CANCEL, RETRY, CappedCount, actions, jobs
+from mayfly.admin import actions, jobs
+from mayfly.admin.actions import CANCEL, RETRY, act
 from mayfly.admin.actions import estimate_matching as found_by
-from mayfly.admin.filters import JobFilter
+from mayfly.admin.filters import JobFilter, read_payloads
+from mayfly.admin.fleet import runners_named
+from mayfly.admin.job import Family, read_family
+from mayfly.admin.jobs import CappedCount, count_statuses, list_dead
 from mayfly.db.database import Database
 from mayfly.errors import BadField
 from mayfly.schema.tables import STATUSES
@@ -20,7 +23,7 @@ DAY = timedelta(days=1)
 
 
 def counted(database: Database, which: JobFilter) -> dict[str, str]:
-    found = database.read(lambda connection: admin.count_statuses(connection, which))
+    found = database.read(lambda connection: count_statuses(connection, which))
     return {status: str(number) for status, number in found.items() if number.number}
 
 
@@ -92,7 +95,7 @@ def test_payloads_are_read_by_id(database: Database) -> None:
     """As texts of JSON, whatever the database keeps; none for one that is gone."""
     job_id = insert_row(database, payload='{"a": [1, "é"]}')
 
-    found = database.read(lambda connection: admin.read_payloads(connection, [job_id, job_id + 1]))
+    found = database.read(lambda connection: read_payloads(connection, [job_id, job_id + 1]))
 
     assert {each: json.loads(text) for each, text in found.items()} == {job_id: {"a": [1, "é"]}}
 
@@ -111,7 +114,7 @@ def test_deaths_are_grouped_with_how_many_were_lately(database: Database) -> Non
             newest[error] = job_id
     insert_row(database, type="mail", status="dead")  # whose attempts are pruned, and nobody knows when it died
 
-    found = database.read(lambda connection: admin.list_dead(connection, None, now, admin.newest))
+    found = database.read(lambda connection: list_dead(connection, None, now, jobs.newest))
 
     assert [(each.error, each.jobs, tuple(each.lately.values()), each.message) for each in found.groups] == [
         ("x", 3, (1, 2, 3), "no x"),
@@ -133,7 +136,7 @@ def test_what_died_lately_can_be_listed_and_retried(database: Database) -> None:
 
     assert listed(database, which) == [new]
     assert found_by(database, RETRY, which) == CappedCount(1)
-    assert admin.retry(database, which, ANN).changed == 1
+    assert act(database, RETRY, which, ANN).changed == 1
     assert listed(database, JobFilter(status="dead")) == [old]
 
 
@@ -142,12 +145,12 @@ def test_relatives_are_those_next_to_a_job_in_its_group(database: Database) -> N
     ids = [insert_row(database, group_key="chain:1", type=f"step{number}") for number in range(9)]
     insert_row(database, group_key="chain:2")
 
-    family = database.read(lambda connection: admin.read_family(connection, ids[6], None, "chain:1"))
-    alone = database.read(lambda connection: admin.read_family(connection, ids[6], None, None))
+    family = database.read(lambda connection: read_family(connection, ids[6], None, "chain:1"))
+    alone = database.read(lambda connection: read_family(connection, ids[6], None, None))
 
     assert [each.id for each in family.before] == ids[1:6]
     assert [(each.id, each.status) for each in family.after] == [(ids[7], "pending"), (ids[8], "pending")]
-    assert alone == admin.Family()
+    assert alone == Family()
 
 
 def test_a_job_is_shown_with_whom_it_comes_from_and_whom_it_enqueued(
@@ -159,8 +162,8 @@ def test_a_job_is_shown_with_whom_it_comes_from_and_whom_it_enqueued(
     job = insert_row(database, parent_id=parent)
     children = [insert_row(database, parent_id=job) for _ in range(3)]
 
-    def family(job_id: int, parent_id: int | None) -> admin.Family:
-        return database.read(lambda connection: admin.read_family(connection, job_id, parent_id, None))
+    def family(job_id: int, parent_id: int | None) -> Family:
+        return database.read(lambda connection: read_family(connection, job_id, parent_id, None))
 
     found = family(job, parent)
 
@@ -175,10 +178,10 @@ def test_runners_are_found_by_their_names(database: Database) -> None:
     """Those that are still known."""
     insert_runner(database, "worker-1")
 
-    found = database.read(lambda connection: admin.runners_named(connection, ["worker-1", "gone", "worker-1"]))
+    found = database.read(lambda connection: runners_named(connection, ["worker-1", "gone", "worker-1"]))
 
     assert {name: each.host for name, each in found.items()} == {"worker-1": "here"}
-    assert database.read(lambda connection: admin.runners_named(connection, [])) == {}
+    assert database.read(lambda connection: runners_named(connection, [])) == {}
 
 
 def test_an_estimate_is_exact_where_that_is_cheap(database: Database) -> None:

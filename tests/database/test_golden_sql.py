@@ -14,12 +14,16 @@ import pytest
 from sqlalchemy import update
 
 from console.api import idempotency
-from mayfly import admin, json_text
-from mayfly.admin import CANCEL, auth, cancel, count_matching
-from mayfly.admin.actions import estimate_matching
-from mayfly.admin.audit import Actor
-from mayfly.admin.filters import JobFilter
-from mayfly.admin.lanes import list_limits
+from mayfly import json_text
+from mayfly.admin import auth
+from mayfly.admin.actions import CANCEL, DELAY, DISCARD, RETRY, act, count_matching, estimate_matching
+from mayfly.admin.audit import Actor, list_audit
+from mayfly.admin.charts import PERIODS, list_newly_dead, read_history, read_sparks
+from mayfly.admin.filters import JobFilter, read_payloads
+from mayfly.admin.fleet import list_cycles, list_hosts, list_minutes, list_runners, read_regularity, runners_named
+from mayfly.admin.job import read_family
+from mayfly.admin.jobs import count_statuses, list_dead, list_jobs
+from mayfly.admin.lanes import list_limits, set_max_workers, start_pause
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import KnownLane, close_cycle, known_lanes, open_cycle, record_passed_over
@@ -226,8 +230,8 @@ def cancelling(database: Database) -> Iterator[str]:
         JobFilter(group_key="g"),
         JobFilter(lane="cancelled", type="noop", status="pending", created_before=database.clock.now()),
     ]
-    yield chapter("cancel two by id", lambda: cancel(database, JobFilter(ids=ids)))
-    yield chapter("cancel a group", lambda: cancel(database, filters[0]))
+    yield chapter("cancel two by id", lambda: act(database, CANCEL, JobFilter(ids=ids)))
+    yield chapter("cancel a group", lambda: act(database, CANCEL, filters[0]))
     yield chapter("count by a filter", lambda: count_matching(database, CANCEL, filters[1]))
     looking = (job.id, "worker-1", job.claims)
     yield chapter("look for a wish to cancel", lambda: database.read(lambda c: cancel_request(c, *looking)))
@@ -240,13 +244,13 @@ def operating(database: Database) -> Iterator[str]:
         JobFilter(ids=(insert_row(database, status="dead", lane="operated", **each),)) for each in DEAD_ONES
     )
     pending = JobFilter(ids=(insert_row(database, lane="operated"),))
-    yield chapter("retry", lambda: admin.retry(database, dead, ann))
-    yield chapter("discard", lambda: admin.discard(database, other, ann))
-    yield chapter("delay", lambda: admin.delay(database, pending, until, ann))
-    yield chapter("retry what waits", lambda: admin.retry(database, pending, ann))
-    yield chapter("find by error", lambda: admin.retry(database, JobFilter(error="f" * 16, lane="mail"), ann))
-    yield chapter("set a lane", lambda: admin.set_lane(database, "operated", 2, ann))
-    yield chapter("pause a lane", lambda: admin.pause(database, "lane", "operated", ann))
+    yield chapter("retry", lambda: act(database, RETRY, dead, ann))
+    yield chapter("discard", lambda: act(database, DISCARD, other, ann))
+    yield chapter("delay", lambda: act(database, DELAY, pending, ann, until=until))
+    yield chapter("retry what waits", lambda: act(database, RETRY, pending, ann))
+    yield chapter("find by error", lambda: act(database, RETRY, JobFilter(error="f" * 16, lane="mail"), ann))
+    yield chapter("set a lane", lambda: set_max_workers(database, "operated", 2, ann))
+    yield chapter("pause a lane", lambda: start_pause(database, "lane", "operated", ann))
 
 
 def browsing(database: Database) -> Iterator[str]:
@@ -255,38 +259,34 @@ def browsing(database: Database) -> Iterator[str]:
     def jobs(
         which: JobFilter, words: str | None = None, field: tuple[str, str] | None = None
     ) -> Callable[[], object]:
-        return lambda: database.read(lambda c: admin.list_jobs(c, which, words, size=1, field=field))
+        return lambda: database.read(lambda c: list_jobs(c, which, words, size=1, field=field))
 
     yield chapter("list all jobs", jobs(JobFilter()))
     yield chapter("list jobs by status and lane", jobs(JobFilter(lane="operated", status="pending")))
     yield chapter("search jobs", jobs(JobFilter(group_key="g", type="noop"), "ann"))
     yield chapter("list jobs by error", jobs(JobFilter(error="f" * 16)))
-    yield chapter("list the dead", lambda: database.read(lambda c: admin.list_dead(c, "settled")))
-    yield chapter("list hosts", lambda: database.read(lambda c: admin.list_hosts(c, now)))
-    yield chapter("list cycles", lambda: database.read(admin.list_cycles))
-    yield chapter(
-        "list minutes", lambda: database.read(lambda c: admin.list_minutes(c, now, before=milliseconds(now)))
-    )
-    yield chapter("how regular cycles were", lambda: database.read(lambda c: admin.read_regularity(c, now)))
-    yield chapter(
-        "figures over time", lambda: database.read(lambda c: admin.read_history(c, admin.PERIODS["1h"], now))
-    )
-    yield chapter("sparklines", lambda: database.read(lambda c: admin.read_sparks(c, now)))
+    yield chapter("list the dead", lambda: database.read(lambda c: list_dead(c, "settled")))
+    yield chapter("list hosts", lambda: database.read(lambda c: list_hosts(c, now)))
+    yield chapter("list cycles", lambda: database.read(list_cycles))
+    yield chapter("list minutes", lambda: database.read(lambda c: list_minutes(c, now, before=milliseconds(now))))
+    yield chapter("how regular cycles were", lambda: database.read(lambda c: read_regularity(c, now)))
+    yield chapter("figures over time", lambda: database.read(lambda c: read_history(c, PERIODS["1h"], now)))
+    yield chapter("sparklines", lambda: database.read(lambda c: read_sparks(c, now)))
     died = {("mail", "noop", "dead"): Count(1)}
     database.run(lambda c: write_totals(c, milliseconds(now), "", died))
-    yield chapter("what has newly died", lambda: database.read(lambda c: admin.list_newly_dead(c, now)))
-    yield chapter("list runners", lambda: database.read(admin.list_runners))
-    yield chapter("find runners", lambda: database.read(lambda c: admin.runners_named(c, ["worker-1", "worker-2"])))
-    yield chapter("count statuses", lambda: database.read(lambda c: admin.count_statuses(c, JobFilter(lane="mail"))))
-    yield chapter("count a group", lambda: database.read(lambda c: admin.count_statuses(c, JobFilter(group_key="g"))))
+    yield chapter("what has newly died", lambda: database.read(lambda c: list_newly_dead(c, now)))
+    yield chapter("list runners", lambda: database.read(list_runners))
+    yield chapter("find runners", lambda: database.read(lambda c: runners_named(c, ["worker-1", "worker-2"])))
+    yield chapter("count statuses", lambda: database.read(lambda c: count_statuses(c, JobFilter(lane="mail"))))
+    yield chapter("count a group", lambda: database.read(lambda c: count_statuses(c, JobFilter(group_key="g"))))
     insert_row(database, lane="dying", status="dead", finished_at=now)
-    yield chapter("list deaths", lambda: database.read(lambda c: admin.list_dead(c, "dying", now)))
-    yield chapter("relatives", lambda: database.read(lambda c: admin.read_family(c, 2, 1, "g")))
-    yield chapter("payloads", lambda: database.read(lambda c: admin.read_payloads(c, [1, 2])))
+    yield chapter("list deaths", lambda: database.read(lambda c: list_dead(c, "dying", now)))
+    yield chapter("relatives", lambda: database.read(lambda c: read_family(c, 2, 1, "g")))
+    yield chapter("payloads", lambda: database.read(lambda c: read_payloads(c, [1, 2])))
     yield chapter("search by a field", jobs(JobFilter(lane="mail", status="dead"), field=("to", "ann")))
     ended = JobFilter(lane="operated", type="noop", finished_after=now)
-    yield chapter("estimate", lambda: estimate_matching(database, admin.RETRY, ended))
-    yield chapter("list deeds", lambda: database.read(admin.list_audit))
+    yield chapter("estimate", lambda: estimate_matching(database, RETRY, ended))
+    yield chapter("list deeds", lambda: database.read(list_audit))
 
 
 def outsiders(database: Database) -> Iterator[str]:

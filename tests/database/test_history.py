@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from mayfly.admin import PERIODS, ChartPoint, read_history, read_sparks
+from mayfly.admin.charts import PERIODS, ChartPoint, read_history, read_sparks
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle

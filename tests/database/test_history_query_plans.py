@@ -9,9 +9,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import bindparam, text
 
-from mayfly.admin import PERIODS, list_ended
-from mayfly.admin.charts import COUNTED, DEAD_BY_TYPE, DONE_BY_LANE
-from mayfly.admin.fleet import SINCE, ended_statement
+from mayfly.admin.charts import COUNTED, DEAD_BY_TYPE, DONE_BY_LANE, PERIODS
+from mayfly.admin.fleet import SINCE, ended_statement, list_ended
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.queue.prune import SPANS

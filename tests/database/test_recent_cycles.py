@@ -3,7 +3,8 @@
 from datetime import datetime, timedelta
 from functools import partial
 
-from mayfly.admin import CyclesByMinute, CycleView, Gap, Regularity, list_minutes, list_newly_dead, read_regularity
+from mayfly.admin.charts import list_newly_dead
+from mayfly.admin.fleet import CyclesByMinute, CycleView, Gap, Regularity, list_minutes, read_regularity
 from mayfly.clock import milliseconds
 from mayfly.db.database import Database
 from mayfly.fleet.cycles import close_cycle, open_cycle

@@ -9,7 +9,7 @@ import pytest
 from freezegun import freeze_time
 
 from mayfly import enqueue, registry
-from mayfly.admin import list_limits
+from mayfly.admin.lanes import list_limits
 from mayfly.cli.text import limits_text
 from mayfly.client import current_app
 from mayfly.limits.limit import SPANS

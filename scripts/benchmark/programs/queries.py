@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from mayfly import admin
 from mayfly.admin.filters import JobFilter
+from mayfly.admin.health import read_status
+from mayfly.admin.job import read_job
+from mayfly.admin.jobs import list_dead, list_jobs
 from mayfly.bootstrap import open_database
 from mayfly.db.connection import Connection
 from mayfly.queue.claim import Claimant, claim
@@ -26,7 +28,7 @@ class RolledBack(Exception):
 
 def queries(settings: Settings, now: datetime) -> Mapping[str, Callable[[Connection], object]]:
     def jobs(**filters: Any) -> Callable[[Connection], object]:
-        return lambda connection: admin.list_jobs(connection, JobFilter(**filters))
+        return lambda connection: list_jobs(connection, JobFilter(**filters))
 
     def claim_some(connection: Connection) -> None:
         claimant = Claimant("bench", "default", now + timedelta(minutes=1))
@@ -34,17 +36,17 @@ def queries(settings: Settings, now: datetime) -> Mapping[str, Callable[[Connect
         raise RolledBack  # the next claim finds the same rows
 
     def one_job(connection: Connection) -> None:
-        assert admin.read_job(connection, 1, settings, Registry(), now) is not None
+        assert read_job(connection, 1, settings, Registry(), now) is not None
 
     return {
         "claim": claim_some,
-        "status": lambda connection: admin.read_status(connection, settings, now),
+        "status": lambda connection: read_status(connection, settings, now),
         "list of jobs": jobs(),
         "list of jobs of one lane": jobs(lane="default"),
         "list of dead jobs": jobs(status="dead"),
         "list of jobs by error": jobs(error="error-1"),
         "one job": one_job,
-        "dead jobs by error": lambda connection: admin.list_dead(connection),
+        "dead jobs by error": lambda connection: list_dead(connection),
     }
 
 

@@ -33,8 +33,7 @@ from console.web.charts import (
     time_marks,
 )
 from console.web.overview import charts_of, rate_of
-from mayfly.admin import PERIODS, ChartPoint, History
-from mayfly.admin.charts import points_of
+from mayfly.admin.charts import PERIODS, ChartPoint, History, points_of
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 STEP = timedelta(minutes=15)
