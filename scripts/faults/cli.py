@@ -1,6 +1,5 @@
 """The command line of the torture test."""
 
-import json
 import os
 import random
 import secrets
@@ -12,26 +11,27 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any
 
 import click
 
 from mayfly.process import exits
 from mayfly.schema.migrations import migrate
 from scripts.faults import audit, network
-from scripts.faults.check import Change, Evidence, JobState, violations
-from scripts.faults.history import DIRECTORY, note, read_history
+from scripts.faults.check import violations
+from scripts.faults.collect import collect
+from scripts.faults.database import TortureDatabase
+from scripts.faults.evidence import Evidence
+from scripts.faults.history import DIRECTORY, note
 from scripts.faults.hosts import CHECKOUT, Host, Pace
 from scripts.faults.nemesis import Nemesis
-from scripts.faults.servers import TortureDatabase, small_disk
 
 NORMAL = Pace(tick_seconds=10, worker_timeout=6, dispatch_timeout=8)
 SHORT = Pace(tick_seconds=4, worker_timeout=2, dispatch_timeout=3)  # for runs below half a minute
 DRAIN_SECONDS = 180.0
 SHOWN = 20
+DATABASES = ("sqlite", "mariadb", "postgres", "galera")
 CLOCK_SOURCE = CHECKOUT / "tests" / "process" / "skewclock.c"
 
 
@@ -44,7 +44,7 @@ class Plan:
     faults: tuple[str, ...]
     seed: int
     with_network: bool
-    with_small_disk: bool
+    with_small_disks: bool
 
     @property
     def pace(self) -> Pace:
@@ -56,7 +56,7 @@ class Plan:
     " recover, and check every guarantee. Exit code 1 if one was broken; the seed repeats the choice of faults."
 )
 @click.option("--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1, 600), help="Time with faults.")
-@click.option("--database", default="sqlite", show_default=True, type=click.Choice(["sqlite", "mariadb", "postgres"]))
+@click.option("--database", default="sqlite", show_default=True, type=click.Choice(DATABASES))
 @click.option(
     "--faults", default="all", show_default=True, metavar="NAMES", help="`all`, `none`, or names with commas."
 )
@@ -69,9 +69,9 @@ def command(minutes: float, database: str, faults: str, hosts: int, rate: float,
     with_network = bool(wants) and database != "sqlite" and network.is_available()
     if with_network and not network.is_inside():
         network.reexecute(sys.argv[1:])
-    wants_small_disk = bool({"fill_disk", "all"} & set(names)) and os.geteuid() == 0 and database == "sqlite"
+    with_small_disks = bool({"fill_disk", "all"} & set(names)) and os.geteuid() == 0
     plan = Plan(
-        database, minutes * 60, hosts, rate, names, seed or secrets.randbelow(2**31), with_network, wants_small_disk
+        database, minutes * 60, hosts, rate, names, seed or secrets.randbelow(2**31), with_network, with_small_disks
     )
     click.echo(f"Seed {plan.seed}. {hosts} hosts on {database}, {minutes:g} min with faults.", err=True)
     with torture(plan) as evidence:
@@ -88,28 +88,23 @@ def torture(plan: Plan) -> Iterator[Evidence]:
     os.environ[DIRECTORY] = str(history)
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        data = directory / "data"
-        if plan.with_small_disk:
-            stack.enter_context(small_disk(data))
-        else:
-            data.mkdir()
         if plan.with_network:
             network.set_up()
-        database = TortureDatabase(plan.database, data)
+        database = TortureDatabase(plan.database, directory / "data", plan.with_small_disks)
         stack.callback(database.close)
         migrate(database.url)
         with database.connect() as connection:
-            audit.install(connection, plan.database)
-        hosts = [_host(plan, number, directory, database.host_url) for number in range(1, plan.hosts + 1)]
+            audit.install(connection, database.engine_name)
+        hosts = [_host(plan, number, directory, database.host_url(number)) for number in range(1, plan.hosts + 1)]
         for host in hosts:
             stack.callback(host.close)
         run(plan, database, hosts)
-        yield collect(plan, database, hosts, history)
+        yield collect(database, hosts, history)
 
 
 def run(plan: Plan, database: TortureDatabase, hosts: list[Host]) -> None:
     choice = random.Random(plan.seed)  # noqa: S311 - repeatable
-    nemesis = Nemesis(database, hosts, choice, plan.with_small_disk)
+    nemesis = Nemesis(database, hosts, choice)
     names = [name for name in nemesis.names() if "all" in plan.faults or name in plan.faults]
     for number, host in enumerate(hosts):
         host.start(plan.rate, plan.seed + number)
@@ -142,46 +137,11 @@ def drain(database: TortureDatabase) -> None:
         time.sleep(0.5)
 
 
-def collect(plan: Plan, database: TortureDatabase, hosts: list[Host], history: Path) -> Evidence:
-    jobs = database.rows(
-        "SELECT id, type, payload, status, attempts, max_attempts, claims, group_key, run_at FROM mayfly_jobs"
-    )
-    changes = database.rows(
-        "SELECT at, job_id, old_status, new_status, old_claims, new_claims, interrupted, attempts, max_attempts,"
-        " run_at FROM torture_audit ORDER BY id"
-    )
-    counted = database.rows(
-        "SELECT SUM(jobs) FROM (SELECT jobs FROM mayfly_counters WHERE outcome = 'done'"
-        " UNION ALL SELECT jobs FROM mayfly_totals WHERE worker_id > '' AND outcome = 'done') AS counted"
-    )
-    ledger = Counter(row[0] for row in database.rows("SELECT job_id FROM torture_ledger"))
-    return Evidence(
-        history=read_history(history),
-        jobs=[_job(*row) for row in jobs],
-        audit=[_change(*row) for row in changes],
-        ledger=ledger,
-        counted_done=int(counted[0][0] or 0),
-        cycles=[cycle for host in hosts for cycle in host.cycles],
-        leftovers=list(leftovers(database, hosts)),
-        max_cycle_seconds=plan.pace.max_cycle_seconds,
-    )
-
-
-def leftovers(database: TortureDatabase, hosts: list[Host]) -> Iterator[str]:
-    for host in hosts:
-        yield from (f"process {each.pid} on {host.name}" for each in host.processes())
-        yield from (f"file {path.name} on {host.name}" for path in (host.home / "state").rglob("*.page"))
-    for (worker_id,) in database.rows("SELECT worker_id FROM mayfly_runners WHERE finished_at IS NULL"):
-        yield f"open row of runner {worker_id}"
-    if database.sessions() > 1:  # the one that asks
-        yield f"{database.sessions()} sessions in the database"
-
-
 def report(evidence: Evidence) -> int:
-    faults = Counter(event["name"] for event in evidence.events("fault"))
+    faults = Counter(each.name for each in evidence.faults)
     statuses = Counter(job.status for job in evidence.jobs)
     click.echo(f"{len(evidence.jobs):,} jobs ({_counts(statuses)}), {len(evidence.events('start')):,} handler runs.")
-    click.echo(f"{faults.total()} faults: {_counts(faults) or 'none'}. {len(evidence.cycles)} cycles.")
+    click.echo(f"{faults.total()} faults: {_counts(faults) or 'none'}. {len(evidence.exits)} cycles.")
     found = violations(evidence)
     for line in found[:SHOWN]:
         click.echo(f"BROKEN {line}")
@@ -206,25 +166,6 @@ def _clock_library(directory: Path) -> Path | None:
     if compiler is not None and not library.exists():
         subprocess.run([compiler, "-shared", "-fPIC", "-o", library, CLOCK_SOURCE, "-ldl"], check=True)  # noqa: S603
     return library if compiler is not None else None
-
-
-def _job(
-    job_id: int, type_name: str, payload: Any, status: str, attempts: int, max_attempts: int, claims: int,
-    group_key: str | None, run_at: Any,
-) -> JobState:  # fmt: skip
-    loaded = payload if isinstance(payload, dict) else json.loads(payload)
-    slot = f"{group_key} {_utc(run_at)}" if (group_key or "").startswith("schedule:") else None
-    return JobState(job_id, type_name, loaded.get("key"), status, attempts, max_attempts, claims, slot)
-
-
-def _change(at: Any, *values: Any) -> Change:
-    *others, run_at = values
-    return Change._make([_utc(at), *others, _utc(run_at)])
-
-
-def _utc(value: Any) -> datetime:
-    found = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def main() -> None:

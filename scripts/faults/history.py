@@ -21,6 +21,7 @@ class Event:
     at: float  # CLOCK_MONOTONIC: one machine, so all processes share it
     kind: str
     facts: dict[str, Any]
+    pid: int = 0
 
     def __getitem__(self, name: str) -> Any:
         return self.facts[name]
@@ -32,7 +33,7 @@ def note(kind: str, **facts: Any) -> None:
     if pid not in _files:  # also after a fork
         path = Path(os.environ[DIRECTORY]) / f"{pid}-{time.monotonic_ns()}.jsonl"
         _files[pid] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    line = json.dumps([time.monotonic(), kind, facts])
+    line = json.dumps([time.monotonic(), kind, facts, pid])
     os.write(_files[pid], f"{line}\n".encode())
 
 
@@ -45,7 +46,7 @@ def _events(directory: Path) -> Iterator[Event]:
     for path in directory.iterdir():
         for line in path.read_text().splitlines():
             try:
-                at, kind, facts = json.loads(line)
+                at, kind, facts, pid = json.loads(line)
             except ValueError:
                 continue
-            yield Event(at, kind, facts)
+            yield Event(at, kind, facts, pid)

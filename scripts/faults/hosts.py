@@ -14,11 +14,13 @@ from pathlib import Path
 
 import psutil
 
-from scripts.faults.check import Cycle
+from scripts.faults.evidence import DispatcherExit
 from scripts.faults.history import DIRECTORY
 from scripts.faults.network import Link
 
 CHECKOUT = Path(__file__).parent.parent.parent
+MAX_WORKERS = 4  # of a lane, on all hosts
+HOST_MAX_WORKERS = 6
 SCHEDULE = "* * * * * torture_plain name=minutely lane=fast\n"
 
 
@@ -49,8 +51,7 @@ class Host:
     pace: Pace
     clock_library: Path | None = None
     link: Link | None = None
-    cycles: list[Cycle] = field(default_factory=list)
-    disturbed: set[int] = field(default_factory=set)  # pids of dispatchers that were killed or frozen
+    exits: list[DispatcherExit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.home = self.directory / self.name
@@ -80,8 +81,12 @@ class Host:
         for each in list(self._running.values()):
             each.join(self.pace.max_cycle_seconds * 3)
 
-    def dispatchers(self) -> list[int]:
-        return list(self._running)
+    def dispatchers(self) -> list[psutil.Process]:
+        found = []
+        for pid in list(self._running):
+            with suppress(psutil.NoSuchProcess):
+                found.append(psutil.Process(pid))
+        return found
 
     def runners(self) -> list[psutil.Process]:
         return [each for each in self.processes() if each.pid not in self._running and not self._is_producer(each)]
@@ -128,8 +133,8 @@ class Host:
             "HANDLERS": "scripts.faults.jobs",
             "WORKER_TIMEOUT": f"{self.pace.worker_timeout:g}",
             "DISPATCH_TIMEOUT": f"{self.pace.dispatch_timeout:g}",
-            "MAX_WORKERS": "4",
-            "HOST_MAX_WORKERS": "6",
+            "MAX_WORKERS": str(MAX_WORKERS),
+            "HOST_MAX_WORKERS": str(HOST_MAX_WORKERS),
             "BACKOFF_BASE": "0.2",
             "MAX_LOAD": "0",
             **(clock if self.clock_library is not None else {}),
@@ -148,8 +153,7 @@ class Host:
 
     def _wait_for(self, process: "subprocess.Popen[bytes]", started: float) -> None:
         code = process.wait()
-        seconds = time.monotonic() - started
-        self.cycles.append(Cycle(self.name, seconds, code, process.pid in self.disturbed))
+        self.exits.append(DispatcherExit(self.name, process.pid, started, time.monotonic(), code))
         del self._running[process.pid]
 
     def _command(self, *arguments: str) -> list[str]:

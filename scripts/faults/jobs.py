@@ -1,6 +1,7 @@
 """The handlers of the torture test. Each records its start, named by the job and its fencing token."""
 
 import asyncio
+import os
 import time
 import zlib
 
@@ -10,11 +11,12 @@ from mayfly import Job, concurrency, handler
 from scripts.faults.history import note
 
 LIMIT = 3
+LIMIT_KEY = "torture"
 LEDGER = text("INSERT INTO torture_ledger (job_id) VALUES (:job_id)")
 
 
 def start(job: Job) -> None:
-    note("start", job=job.id, token=job.claims, attempt=job.attempt)
+    note("start", job=job.id, token=job.claims, host=os.environ["HOST_NAME"])
 
 
 def chance(job: Job, percent: int) -> bool:
@@ -54,12 +56,15 @@ def slow(job: Job) -> None:
     time.sleep(0.1 + (job.id % 5) * 0.1)
 
 
-@handler("torture_limited", lane="slow", max_attempts=4, limits=concurrency("torture", LIMIT))
+@handler("torture_limited", lane="slow", max_attempts=4, limits=concurrency(LIMIT_KEY, LIMIT))
 def limited(job: Job) -> None:
+    """A run without an end was killed: the guard and SIGTERM are exceptions."""
     start(job)
-    note("enter", job=job.id, token=job.claims)
-    time.sleep(0.1)
-    note("leave", job=job.id, token=job.claims)
+    note("enter", job=job.id, token=job.claims, dispatcher=os.getppid())
+    try:
+        time.sleep(0.1)
+    finally:
+        note("leave", job=job.id, token=job.claims)
 
 
 @handler("torture_async", lane="async", max_attempts=4)

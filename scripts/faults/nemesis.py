@@ -1,92 +1,89 @@
-"""The faults that are injected, one at a time at random moments. Each is recorded before it happens."""
+"""The faults that are injected, one at a time at random moments. Each is recorded before and after it happens."""
 
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import psutil
 from sqlalchemy.exc import DBAPIError
 
+from scripts.faults.database import TortureDatabase
 from scripts.faults.history import note
 from scripts.faults.hosts import Host
-from scripts.faults.servers import TortureDatabase
+from tests.servers import PrivateServer
 
 CLOCK_STEPS = (-600.0, 600.0, 86_400.0, 8 * 86_400.0)
+LOCAL = frozenset({"kill_runner", "kill_dispatcher", "cut_network", "drop_replies", "step_clock"})
 
 
-@dataclass(frozen=True)
+class NoVictim(Exception):
+    """There was no process to be killed or frozen."""
+
+
+@dataclass
 class Nemesis:
     database: TortureDatabase
     hosts: list[Host]
     choice: random.Random
-    small_disk: bool  # the database is on a file system that may be filled up
+    _numbers: "count[int]" = field(default_factory=count)
 
     def names(self) -> list[str]:
         """The faults that can be injected here."""
         names = ["kill_runner", "kill_dispatcher", "freeze_runner", "freeze_dispatcher"]
-        if self.database.server is not None:
+        if self.database.servers:
             names += ["restart_server", "kill_sessions", "cancel_statements", "freeze_server"]
             # With SQLite the clock of the process is the clock of the database: a step there is a step for all.
             names += ["step_clock"] if self.hosts[0].clock_library is not None else []
         if self.hosts[0].link is not None:
             names += ["cut_network", "drop_replies"]
-        if self.small_disk:
+        if self.database.with_small_disks:
             names.append("fill_disk")
         return names
 
     def inject(self, name: str) -> None:
         host = self.choice.choice(self.hosts)
         fault: Callable[[Host], None] = getattr(self, name)
-        # A job may run again until its lease has expired and another host has taken it over.
-        until = time.monotonic() + 4 * host.pace.lease_seconds
-        note("fault", name=name, host=host.name, until=until)
-        fault(host)
+        number, missed = next(self._numbers), False
+        note("fault", number=number, name=name, host=host.name if name in LOCAL else None)
+        try:
+            fault(host)
+        except NoVictim:
+            missed = True
+        note("fault_over", number=number, missed=missed)
 
     def kill_runner(self, host: Host) -> None:
-        runners = host.runners()
-        if runners:
-            self._signal(self.choice.choice(runners), signal.SIGKILL)
+        self._signal(self._victim(host, host.runners), signal.SIGKILL)
 
     def kill_dispatcher(self, host: Host) -> None:
-        for pid in host.dispatchers():
-            host.disturbed.add(pid)
-            self._signal(psutil.Process(pid), signal.SIGKILL)
+        self._signal(self._victim(host, host.dispatchers), signal.SIGKILL)
 
     def freeze_runner(self, host: Host) -> None:
         """Until its lease has expired, so that it wakes up as a stale owner."""
-        runners = host.runners()
-        if runners:
-            self._freeze(self.choice.choice(runners), host.pace.lease_seconds + 1)
+        self._freeze([self._victim(host, host.runners)], host.pace.lease_seconds + 1)
 
     def freeze_dispatcher(self, host: Host) -> None:
-        for pid in host.dispatchers()[:1]:
-            host.disturbed.add(pid)
-            with suppress(psutil.NoSuchProcess):
-                self._freeze(psutil.Process(pid), self.choice.uniform(1, host.pace.lease_seconds))
+        seconds = self.choice.uniform(1, host.pace.lease_seconds)
+        self._freeze([self._victim(host, host.dispatchers)], seconds)
 
     def restart_server(self, _host: Host) -> None:
-        self.database.restart_after_kill()
+        self.database.restart_after_kill(self._server())
 
     def freeze_server(self, _host: Host) -> None:
-        assert self.database.server is not None
-        processes = _server_processes(self.database)
-        for each in processes:
-            self._signal(each, signal.SIGSTOP)
-        time.sleep(self.choice.uniform(1, 6))
-        for each in processes:
-            self._signal(each, signal.SIGCONT)
+        self._freeze(_processes_of(self._server()), self.choice.uniform(1, 6))
+        self.database.heal()
 
     def kill_sessions(self, _host: Host) -> None:
         with suppress(DBAPIError):
-            self.database.kill_sessions()
+            self.database.kill_sessions(self._server())
 
     def cancel_statements(self, _host: Host) -> None:
         with suppress(DBAPIError):
-            self.database.cancel_statements()
+            self.database.cancel_statements(self._server())
 
     def cut_network(self, host: Host) -> None:
         assert host.link is not None
@@ -107,23 +104,38 @@ class Nemesis:
         host.set_clock(0)
 
     def fill_disk(self, _host: Host) -> None:
-        self.database.fill_disk()
+        self.database.fill_disk(self._server() if self.database.servers else None)
         time.sleep(self.choice.uniform(1, 4))
         self.database.heal()
 
-    def _freeze(self, process: psutil.Process, seconds: float) -> None:
-        self._signal(process, signal.SIGSTOP)
+    def _server(self) -> PrivateServer:
+        return self.choice.choice(self.database.servers)
+
+    def _victim(self, host: Host, find: Callable[[], list[psutil.Process]]) -> psutil.Process:
+        """Wait for one: between two cycles there is none."""
+        deadline = time.monotonic() + host.pace.tick_seconds
+        while time.monotonic() < deadline:
+            if found := find():
+                return self.choice.choice(found)
+            time.sleep(0.05)
+        raise NoVictim
+
+    def _freeze(self, processes: Iterable[psutil.Process], seconds: float) -> None:
+        frozen = list(processes)
+        for each in frozen:
+            self._signal(each, signal.SIGSTOP)
         time.sleep(seconds)
-        self._signal(process, signal.SIGCONT)
+        for each in frozen:
+            self._signal(each, signal.SIGCONT)
 
     def _signal(self, process: psutil.Process, number: signal.Signals) -> None:
+        note("signal", process=process.pid, signal=number.name)
         with suppress(psutil.NoSuchProcess):
             process.send_signal(number)
 
 
-def _server_processes(database: TortureDatabase) -> list[psutil.Process]:
-    assert database.server is not None
-    home = str(Path(database.server.home))
+def _processes_of(server: PrivateServer) -> list[psutil.Process]:
+    home = str(Path(server.home))
     found = []
     for process in psutil.process_iter(["cmdline"]):
         if any(home in part for part in process.info["cmdline"] or ()):

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from scripts.faults.galera import PROVIDER
 from tests.process.installation import CHECKOUT
 
 LIMIT_SECONDS = 900
@@ -24,9 +25,11 @@ def test_ten_seconds_of_faults_on_sqlite() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("database", ["sqlite", "mariadb", "postgres"])
+@pytest.mark.parametrize("database", ["sqlite", "mariadb", "postgres", "galera"])
 def test_two_minutes_of_faults(database: str) -> None:
     """With every kind of fault that can be injected here."""
+    if database == "galera" and not PROVIDER.exists():
+        pytest.skip("galera-4 is not installed")
     done = torture("--minutes", "2", "--database", database)
 
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

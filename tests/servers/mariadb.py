@@ -17,9 +17,9 @@ class MariaDBServer(PrivateServer):
     account = "mysql"
     stop_signal = signal.SIGTERM
 
-    def __init__(self) -> None:
+    def __init__(self, password: str | None = None) -> None:
         # PyMySQL would read all of the machine's certificates at every connect, for 30 ms.
-        super().__init__("mariadb", URL.create("mysql+pymysql"), connect_args={"ssl_disabled": True})
+        super().__init__("mariadb", URL.create("mysql+pymysql"), {"ssl_disabled": True}, password)
 
     @classmethod
     def programs(cls) -> tuple[Path, Path] | None:

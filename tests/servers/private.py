@@ -44,10 +44,13 @@ class PrivateServer(Server, ABC):
     package: ClassVar[str]
     account: ClassVar[str]
     stop_signal: ClassVar[signal.Signals]
+    parent: Path | None = None  # of its directory; None: see tests.servers.directory
 
-    def __init__(self, engine_name: str, url: URL, connect_args: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, engine_name: str, url: URL, connect_args: dict[str, Any] | None = None, password: str | None = None
+    ) -> None:
         # No other run knows it, so none mistakes our server for its own; and a URL must escape it.
-        self.password = f"p%{secrets.token_hex(8)}@:/"
+        self.password = password or f"p%{secrets.token_hex(8)}@:/"
         self.port = free_port()
         self.directory: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -177,7 +180,8 @@ class PrivateServer(Server, ABC):
 
     def _make_directory(self) -> None:
         identity = self._identity()
-        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=directory_for_databases()))
+        parent = self.parent or directory_for_databases()
+        self.directory = Path(tempfile.mkdtemp(prefix=f"mayfly-{self.engine_name}-", dir=parent))
         if identity:
             os.chown(self.directory, identity["user"], identity["group"])
 
