@@ -79,7 +79,7 @@ OURS = {
     *(f"mayfly.process{module}" for module in ("", ".exits", ".identity", ".state_dir")),
     *(f"mayfly.queue{module}" for module in ("", ".count", ".prune")),
     *(f"mayfly.schedules{module}" for module in ("", ".next_due")),
-    *(f"mayfly.schema{module}" for module in ("", ".tables", ".version")),
+    *(f"mayfly.schema{module}" for module in ("", ".tables")),
     *(f"mayfly.settings{module}" for module in ("", ".snapshot", ".sources", ".values")),
 }
 STANDARD = {"collections", "contextlib", "datetime", "enum", "fcntl", "functools", "io", "os", "pathlib", "pwd", "re"}
