@@ -6,7 +6,7 @@ from mayfly.process.timing import Timing
 from mayfly.schema.metadata import runners
 from tests.process.installation import Installation
 
-HANDLERS = {"HANDLERS": "tests.process.alarms,tests.process.mischief"}
+HANDLERS = {"HANDLERS": "tests.process.alarms,tests.process.sample_handlers.misbehaving"}
 SHORT_WINDOW = {"WORKER_TIMEOUT": "2", "MAX_WORKERS": "1"}
 ONE_PLAN = Timing(min_window_seconds=60)  # what is left of a window is not used for another plan
 
