@@ -15,9 +15,8 @@ from mayfly.db.dialects import Dialect, utc_from_driver
 from mayfly.job import Job, RareFields
 from mayfly.queue.count import due_priorities, next_due
 
-Row = Sequence[Any]  # in the order of `_columns`
+Row = Sequence[Any]  # in the order of CLAIMED_COLUMNS
 HAS_RARE_FIELDS = 2  # added to `suspect` where a job has any of the columns that few jobs have
-BUNDLED_COLUMNS = 5  # of a row whose last column is one text of several
 
 # By primary key only: two claims can never wait for each other crosswise.
 CLAIM = (
@@ -36,6 +35,9 @@ CLEAR_EXPIRY = "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
 MARKER = (
     "suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL"
     f" THEN {HAS_RARE_FIELDS} ELSE 0 END"
+)
+CLAIMED_COLUMNS = (
+    f"id, {MARKER}, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key"
 )
 
 # What every other statement selects for `job_from_row`: the fields of a Job in their order.
@@ -152,38 +154,30 @@ def _first_job(connection: Connection, claimant: Claimant, now: datetime) -> Seq
 
 @cache
 def due_statement(dialect: Dialect) -> str:
-    return next_due(_columns(dialect)) + dialect.claim_lock
+    return next_due(CLAIMED_COLUMNS) + dialect.claim_lock
 
 
 @cache
 def from_cursor_statement(dialect: Dialect) -> str:
     """Skips the index entries of claimed jobs that the database has not removed yet: a third of a claim's time."""
     hint = dialect.in_order_of("mayfly_jobs_claim")
-    return next_due(_columns(dialect), hint=hint, since=":since") + dialect.claim_lock
+    return next_due(CLAIMED_COLUMNS, hint=hint, since=":since") + dialect.claim_lock
 
 
 @cache
 def first_statement(dialect: Dialect) -> str:
     return (
-        f"SELECT {_columns(dialect)} FROM mayfly_jobs"
+        f"SELECT {CLAIMED_COLUMNS} FROM mayfly_jobs"
         f" WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now{dialect.claim_lock}"
     )
-
-
-def _columns(dialect: Dialect) -> str:
-    counts = dialect.bundled(" ", ["attempts", "max_attempts", "claims", "crashes", "interruptions"])
-    rest = dialect.bundled("|", [*counts, "run_at", "type"])
-    return ", ".join(["id", MARKER, "payload", "group_key", *rest])
 
 
 # --- rows of a claim --------------------------------------------------------------------------------------
 
 
 def _claimed_job(row: Row, lane: str) -> Job:
-    """By position, in the order of `_columns`: looking columns up by name costs more than all the rest."""
-    job_id, marker, payload, group_key, *rest = row
-    fields = _unbundled(*rest) if len(row) == BUNDLED_COLUMNS else rest
-    attempts, max_attempts, claims, crashes, interruptions, run_at, type_name = fields
+    job_id, marker, type_name, payload, attempts, max_attempts, claims, crashes, interruptions, *rest = row
+    run_at, group_key = rest
     return Job(
         job_id, type_name, lane, payload, attempts + 1, max_attempts, claims + 1, crashes, interruptions,
         marker % HAS_RARE_FIELDS == 1, utc_from_driver(run_at), group_key,
@@ -191,19 +185,8 @@ def _claimed_job(row: Row, lane: str) -> Job:
 
 
 def _run_at(row: Row) -> datetime:
-    *_, run_at, _type = _unbundled(row[-1]) if len(row) == BUNDLED_COLUMNS else row
+    *_, run_at, _group_key = row
     return utc_from_driver(run_at)
-
-
-def _unbundled(text: str) -> tuple[Any, ...]:
-    counts, run_at, type_name = text.split("|", 2)
-    return *_integers(counts), run_at, type_name
-
-
-@cache
-def _integers(text: str) -> tuple[int, ...]:
-    """Cached: the jobs of a lane have few different ones."""
-    return tuple(map(int, text.split()))
 
 
 def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int, RareFields]:

@@ -165,10 +165,6 @@ class Dialect:
             return values
         return {name: self.bound(value) for name, value in values.items()}
 
-    def bundled(self, _separator: str, columns: Sequence[str]) -> Sequence[str]:
-        """The columns, or one text of them all."""
-        return columns
-
     def in_order_of(self, _index: str) -> str:
         """A hint after a table's name, for databases that do not use a range of this index without it."""
         return ""

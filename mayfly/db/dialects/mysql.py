@@ -1,6 +1,6 @@
 """MySQL and MariaDB, through PyMySQL."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -87,11 +87,6 @@ class MySQL(Dialect):
     def bound(self, value: Any) -> Any:
         # Differs because it stores no zone: it gets UTC without one, as a text; PyMySQL takes ten times as long.
         return utc_text(value) if isinstance(value, datetime) else value
-
-    def bundled(self, separator: str, columns: Sequence[str]) -> Sequence[str]:
-        # Differs because PyMySQL takes half a microsecond of Python for each column of each row; the others' drivers
-        # are written in C, and take longer to join the columns than to deliver them.
-        return [f"concat_ws('{separator}', {', '.join(columns)})"]
 
     def in_order_of(self, index: str) -> str:
         # Differs because it would use the equalities only, and still begin with the oldest entry.
