@@ -14,6 +14,7 @@ from mayfly.queue.outcome import RELEASED, Outcome
 from mayfly.queue.policy import Interruption, RetryContext
 
 DISAPPEARED = "the runner disappeared (its dispatcher or host died)"
+LONG_RUNNER_GONE = "the runner died while no dispatcher was supervising it"
 OUTSIDE_LATE = "its lease expired before the external worker reported a result"
 
 
@@ -87,14 +88,20 @@ def judge(job: Job, exit_: Exit, window_seconds: float, chances: RetryContext) -
 
 
 def judge_lost(
-    job: Job, held: int, status: RunnerStatus | None, chances: RetryContext, reason: str = DISAPPEARED
+    job: Job, held: int, status: RunnerStatus | None, chances: RetryContext, crash: str | None = None
 ) -> tuple[Outcome, int | None]:
-    """For a runner whose exit no dispatcher saw: its status page, if still there, has the running jobs."""
-    if status is None:
-        return policy.after_crash_among(held, job, reason, chances), None
-    if status.running_job(job.id) is None:
+    """For a runner whose exit no dispatcher saw: its status page, if still there, has the running jobs.
+
+    It died with its dispatcher or host, which is not the job's fault, unless `crash` has another reason.
+    """
+    if status is not None and status.running_job(job.id) is None:
         return RELEASED, None
-    return policy.after_crash_among(len(status.running), job, reason, chances), None
+    if crash is not None:
+        suspects = held if status is None else len(status.running)
+        return policy.after_crash_among(suspects, job, crash, chances), None
+    if status is None and held > 1:  # most of them had not started
+        return policy.after_crash_among(held, job, DISAPPEARED, chances), None
+    return policy.after_lost_runner(job, DISAPPEARED, chances), None
 
 
 def _signal_name(number: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 from dispatcher.context import CycleContext
-from dispatcher.exits import DISAPPEARED, OUTSIDE_LATE, Exit, KilledFor, judge, judge_lost
+from dispatcher.exits import LONG_RUNNER_GONE, OUTSIDE_LATE, Exit, KilledFor, judge, judge_lost
 from dispatcher.spawn import ExitedRunner
 from dispatcher.summary import Ending, RunnerEnd
 from mayfly import log_messages
@@ -123,7 +123,9 @@ class Rescuer:
         if status is not None and lane.is_long and 0 < status.hard_deadline <= monotonic():
             exit_ = Exit(exits.ERROR, status, ended=status.hard_deadline, killed_for=KilledFor.TIME)
             return judge(job, exit_, lane.worker_timeout, self._retry_context())
-        return judge_lost(job, held, status, self._retry_context())
+        # A runner of a long lane outlives its dispatcher: on a host that still runs, only a crash can have ended it.
+        crash = LONG_RUNNER_GONE if lane.is_long and runner.host == self.context.host else None
+        return judge_lost(job, held, status, self._retry_context(), crash)
 
     def _rescue_expired(self) -> None:
         """Jobs with an expired lease and no runner row (external workers), as a last resort."""
@@ -132,20 +134,20 @@ class Rescuer:
         lanes = database.read(find_lanes)
         expired = database.read(lambda connection: expired_jobs(connection, lanes, now))
         for (lane, worker_id), jobs in expired.items():
-            reason = OUTSIDE_LATE if is_outside(worker_id) else DISAPPEARED
+            crash = OUTSIDE_LATE if is_outside(worker_id) else None
             rescued = rescue_jobs(
                 database,
                 self._settler(worker_id),
                 lane,
                 jobs,
-                self._with_death_hooks(partial(self._judge_expired, reason=reason)),
+                self._with_death_hooks(partial(self._judge_expired, crash=crash)),
                 self.tally,
             )
             self._note(rescued)
             self.context.log.say(log_messages.runner_lost(worker_id, lane, len(rescued.settlements)))
 
-    def _judge_expired(self, job: Job, held: int, reason: str) -> tuple[Outcome, int | None]:
-        return judge_lost(job, held, None, self._retry_context(), reason)
+    def _judge_expired(self, job: Job, held: int, crash: str | None) -> tuple[Outcome, int | None]:
+        return judge_lost(job, held, None, self._retry_context(), crash)
 
     def _remove_unless_live(self, pages: Sequence[Path]) -> None:
         """Includes pages of runners that another host has rescued: it could not reach them."""

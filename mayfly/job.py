@@ -51,6 +51,7 @@ class RareFields(NamedTuple):
     stalled: int = 0  # slices in a row without a changed checkpoint; MOVED once this run has changed it
     cancel_reason: str | None = None
     forgiven: int = 0  # crashes since its last slice that a changed checkpoint has cleared
+    releases: int = 0  # in a row, because the database or the dispatcher failed while it ran
 
 
 class TimeBudget(NamedTuple):

@@ -8,7 +8,18 @@ from typing import Any, NamedTuple, Protocol
 from mayfly import json_text
 from mayfly.clock import monotonic
 from mayfly.db.database import Database
-from mayfly.errors import BadHandler, CancelRequested, HandlerEnded, Interrupted, SliceEnded
+from mayfly.errors import (
+    BadHandler,
+    CancelRequested,
+    DatabaseAway,
+    DatabaseBusy,
+    DatabaseCrowded,
+    DatabaseFull,
+    DatabaseTooSlow,
+    HandlerEnded,
+    Interrupted,
+    SliceEnded,
+)
 from mayfly.job import CURRENT_JOB, Job
 from mayfly.process.status_page import StatusPage
 from mayfly.queue import policy
@@ -33,6 +44,8 @@ class JobResult(NamedTuple):
 
 
 RETURNED = JobResult(DONE)
+# Of Mayfly's own connection, in job.transaction(), job.read() and the like: not the handler's failure.
+DATABASE_ERRORS = (DatabaseAway, DatabaseBusy, DatabaseCrowded, DatabaseFull, DatabaseTooSlow)
 
 
 class PayloadError(Dead):
@@ -139,7 +152,8 @@ class Invoker:
     def failed(self, job: Job, error: BaseException) -> JobResult:
         self.runtime.rollback(error)
         retry = self._retry_context(self.registry.get(job.type))
-        return self._result(job, policy.after_failure(job, Failure.from_error(error), retry))
+        decide = policy.after_database_error if isinstance(error, DATABASE_ERRORS) else policy.after_failure
+        return self._result(job, decide(job, Failure.from_error(error), retry))
 
     def interrupted(self, handler: Handler, job: Job, seconds: float, cause: Cause) -> JobResult:
         if cause in (Cause.STOP, Cause.STUCK):

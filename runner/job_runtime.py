@@ -1,7 +1,7 @@
 """What `job.*` may call while a handler runs: in the main thread, in another one, or on the event loop."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import get_ident
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -10,7 +10,7 @@ from mayfly import bootstrap
 from mayfly.client import App
 from mayfly.db.connection import Connection
 from mayfly.db.database import Database
-from mayfly.errors import TransactionOnTheLoop, UnknownLimit
+from mayfly.errors import DatabaseError, TransactionOnTheLoop, UnknownLimit
 from mayfly.job import Job, TimeBudget
 from mayfly.queue.settle import store_checkpoint, store_progress
 from mayfly.registry import Registry
@@ -71,15 +71,21 @@ class JobTransaction:
         try:
             yield self.connection
         except BaseException as error:
-            self.rollback(error)
+            if (explained := self.rollback(error)) is not None:
+                raise explained from error
             raise
 
-    def rollback(self, error: BaseException) -> None:
-        """Errors of the rollback are ignored: the caller has the error that led here."""
+    def rollback(self, error: BaseException) -> DatabaseError | None:
+        """What the error means if it is the database's. Errors of the rollback itself are ignored."""
         self.connection = None
         stack, self._stack = self._stack, ExitStack()
-        with suppress(Exception):
+        try:
             stack.__exit__(type(error), error, error.__traceback__)
+        except DatabaseError as explained:
+            return explained if explained.__cause__ is error else None
+        except Exception:  # noqa: BLE001 - the caller has the error that led here
+            return None
+        return None
 
     def run(self, work: Callable[[Connection], T]) -> T:
         """Run work of the runner in the same transaction."""

@@ -3,14 +3,14 @@
 from collections import Counter
 
 from mayfly import log_messages
-from mayfly.clock import monotonic
+from mayfly.clock import monotonic, pause_between
 from mayfly.db.database import Database
-from mayfly.errors import LostLease
+from mayfly.errors import DatabaseAway, DatabaseError, LostLease
 from mayfly.job import Job
 from mayfly.log import Log
 from mayfly.queue.followups import has_followups
 from mayfly.queue.outcome import DONE, Settlement, Settler
-from mayfly.queue.settle import Settled, SettleTransaction, settle, settle_done
+from mayfly.queue.settle import Settled, SettleTransaction, is_done, settle, settle_done
 from mayfly.stats.histograms import Count, Key, Tally, add
 from mayfly.stats.totals import LOST_TOTALS, add_to_totals, count
 from runner.job_runtime import JobTransaction
@@ -18,6 +18,8 @@ from runner.job_runtime import JobTransaction
 MAX_BUFFER_SECONDS = 0.05  # a crash repeats at most what was finished in this time
 MAX_BUFFERED = 1000
 FAST_SECONDS = 0.005
+COMMIT_CHECK_SECONDS = 5.0  # a server that restarts is mostly back by then; it is part of the job's time
+COMMIT_CHECK_PAUSE_SECONDS = (0.1, 0.3)
 
 
 class SettleBuffer:
@@ -113,9 +115,24 @@ class SettleBuffer:
             lost = LostLease(settlement.job.id)
             transaction.rollback(lost)
             raise lost
-        transaction.commit()
+        try:
+            transaction.commit()
+        except DatabaseAway:
+            if not self._was_committed(transaction.database, settlement):
+                raise
         self._log_settled(settling.after_commit(transaction.database, settled))
         return settled
+
+    def _was_committed(self, database: Database, settlement: Settlement) -> bool:
+        """Only the answer to a COMMIT may have been lost; the row shows it, once the server can be reached again."""
+        until = monotonic() + COMMIT_CHECK_SECONDS
+        while True:
+            try:
+                return is_done(database, self._settler.worker_id, settlement.job)
+            except DatabaseError:
+                if monotonic() >= until:
+                    return False  # a release follows; it changes nothing if the job is done
+            pause_between(*COMMIT_CHECK_PAUSE_SECONDS)
 
     def _note_duration(self, settlement: Settlement) -> None:
         if settlement.duration_ms is None:

@@ -81,8 +81,8 @@ RUN_NOW = update_jobs("run_at = :now, waiting_for = NULL", "status = 'pending'")
 
 # As when it was enqueued, except for claims (the fencing token), checkpoint and history.
 RETRY_ENDED = update_jobs(
-    "status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0,"
-    " worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL,"
+    "status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0,"
+    " stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL,"
     " duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL,"
     " expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END",
     ENDED,

@@ -27,13 +27,14 @@ CLAIM = (
 # A suspect counts as started: its runner died while running it, or may have.
 RARE_FIELDS = (
     "SELECT id, CASE WHEN started_at IS NOT NULL OR suspect = 1 THEN expires_at IS NOT NULL END, expires_at,"
-    " checkpoint, slices, stalled, cancel_reason FROM mayfly_jobs WHERE {ids of id}"
+    " checkpoint, slices, stalled, cancel_reason, releases FROM mayfly_jobs WHERE {ids of id}"
 )
 CLEAR_EXPIRY = "UPDATE mayfly_jobs SET expires_at = NULL WHERE {ids of id}"
 
 # In one number: whether the job is a suspect, and whether it has any rare fields.
 MARKER = (
     "suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL"
+    " OR releases > 0"
     f" THEN {HAS_RARE_FIELDS} ELSE 0 END"
 )
 CLAIMED_COLUMNS = (
@@ -43,7 +44,7 @@ CLAIMED_COLUMNS = (
 # What every other statement selects for `job_from_row`: the fields of a Job in their order.
 JOB_COLUMNS = (
     "id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key,"
-    " stalled, forgiven"
+    " stalled, forgiven, releases"
 )
 
 
@@ -102,8 +103,9 @@ def jobs_from(claimed: Claimed, lane: str) -> list[Job]:
 def job_from_row(row: Row) -> Job:
     """Of a row of JOB_COLUMNS."""
     job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions, *rest = row
-    suspect, run_at, group_key, stalled, forgiven = rest
-    rare = RareFields(stalled=stalled, forgiven=forgiven) if stalled or forgiven else None
+    suspect, run_at, group_key, stalled, forgiven, releases = rest
+    has_rare = stalled or forgiven or releases
+    rare = RareFields(stalled=stalled, forgiven=forgiven, releases=releases) if has_rare else None
     return Job(
         job_id, type_name, lane, payload, attempts, max_attempts, claims, crashes, interruptions,
         suspect == 1, utc_from_driver(run_at), group_key, rare,
@@ -208,6 +210,7 @@ def _read_rare_fields(connection: Connection, ids: Sequence[int]) -> Mapping[int
             slices,
             max(0, stalled),  # a changed checkpoint counts for the run that changed it
             cancel_reason,
+            releases=releases,
         )
-        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, cancel_reason in found
+        for job_id, was_in_time, expires_at, checkpoint, slices, stalled, cancel_reason, releases in found
     }

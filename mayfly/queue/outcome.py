@@ -81,6 +81,7 @@ class Outcome:
     fingerprint: str | None = None
     keeps_attempt: bool = False  # the attempt raised at the claim is given back
     interrupted: bool = False
+    counts_release: bool = False  # the database or the dispatcher failed while it ran
     crashed: bool = False
     suspect: bool = False
     attempt_ending: OutcomeKind | None = None  # FAILED, TIMED_OUT or CRASHED: adds a row to mayfly_attempts

@@ -17,6 +17,7 @@ MAX_JITTER = 0.1  # of the delay: jobs that failed together are not retried toge
 CRASHES_ALLOWED = 3  # at the same checkpoint
 MAX_FORGIVEN_CRASHES = 20  # in a row without the end of a slice, whatever the checkpoints between them
 INTERRUPTIONS_ALLOWED = 3
+RELEASES_ALLOWED = 10  # in a row
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,38 @@ def after_crash(job: Job, reason: str, retry: RetryContext) -> Outcome:
         suspect=True,
         attempt_ending=OutcomeKind.CRASHED,
     )
+
+
+def after_database_error(job: Job, failure: Failure, retry: RetryContext) -> Outcome:
+    """Mayfly's own connection failed: no attempt is spent, ten times in a row; then it counts as a failure."""
+    releases = _releases(job) + 1
+    if releases > RELEASES_ALLOWED:
+        return after_failure(job, failure, retry)
+    return Outcome(
+        OutcomeKind.RELEASED,
+        run_at=retry.after(releases),
+        error=failure.text,
+        fingerprint=failure.fingerprint,
+        keeps_attempt=True,
+        counts_release=True,
+    )
+
+
+def after_lost_runner(job: Job, reason: str, retry: RetryContext) -> Outcome:
+    """Its runner died with its dispatcher or host, which the job did not cause, unless it happens again and again.
+
+    It is run alone next time, so that it is known which job was running if it did cause it.
+    """
+    releases = _releases(job) + 1
+    if releases > RELEASES_ALLOWED:
+        failure = Failure.from_reason(f"released {RELEASES_ALLOWED} times in a row, at last: {reason}")
+        return _dead(failure, OutcomeKind.CRASHED)
+    run_at = None if releases == 1 else retry.after(releases)
+    return Outcome(OutcomeKind.RELEASED, run_at=run_at, keeps_attempt=True, suspect=True, counts_release=True)
+
+
+def _releases(job: Job) -> int:
+    return job.special.releases if job.special is not None else 0
 
 
 def after_crash_among(suspects: int, job: Job, reason: str, retry: RetryContext) -> Outcome:

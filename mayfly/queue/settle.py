@@ -21,6 +21,8 @@ from mayfly.stats.histograms import Count, Key, Tally, add
 from mayfly.stats.totals import add_to_totals, count
 
 STATUS_OF = {OutcomeKind.DONE: DONE_STATUS, OutcomeKind.DEAD: DEAD, OutcomeKind.CANCELLED: CANCELLED}
+# The handler had its chance: releases are counted in a row.
+ENDS_RELEASES = (OutcomeKind.FAILED, OutcomeKind.TIMED_OUT, OutcomeKind.CRASHED, OutcomeKind.SLICED)
 SELECT_OWN_DONE = f"SELECT id FROM mayfly_jobs WHERE {FENCE} AND status = 'done'"
 SELECT_OWN_TOTALS = (
     "SELECT lane, type, outcome, jobs FROM mayfly_totals WHERE cycle_id = :cycle_id AND worker_id = :worker_id"
@@ -81,6 +83,11 @@ def settle_done(database: Database, worker_id: str, settlement: Settlement) -> b
     """
     statement, values = _update(worker_id, [settlement], database.clock.now())
     return database.once(lambda connection: connection.execute(statement, values).rowcount) == 1
+
+
+def is_done(database: Database, worker_id: str, job: Job) -> bool:
+    """Whether its owner has committed that it is done, although the answer to the COMMIT was lost."""
+    return database.read(lambda connection: _has_own_done(connection, worker_id, job))
 
 
 class SettleTransaction:
@@ -155,15 +162,11 @@ class SettleTransaction:
         self, connection: Connection, settled: Sequence[Settlement], lost: Sequence[Job]
     ) -> Sequence[Settlement]:
         """By a first try whose COMMIT was not answered: these jobs are not lost, they are settled."""
+        worker_id = self._settler.worker_id
         if self._counted is None:
-            return [each for each in self._settlements if each.job in lost and self._is_done(connection, each)]
+            done = [each for each in self._settlements if each.job in lost and each.outcome.kind is OutcomeKind.DONE]
+            return [each for each in done if _has_own_done(connection, worker_id, each.job)]
         return self._settlements if not settled and self._is_counted(connection, self._counted) else ()
-
-    def _is_done(self, connection: Connection, settlement: Settlement) -> bool:
-        """Only its owner writes that a job is done."""
-        fence = _fence(self._settler.worker_id, settlement.job)
-        is_done = settlement.outcome.kind is OutcomeKind.DONE
-        return is_done and connection.execute(SELECT_OWN_DONE, fence).first() is not None
 
     def _is_counted(self, connection: Connection, counted: Mapping[Key, Count]) -> bool:
         """Only this process writes these totals, in the same transaction: they are further than it knows of."""
@@ -221,6 +224,10 @@ def _changes(outcome: Outcome) -> dict[str, str]:
         changes |= {"slices": "slices + 1", "stalled": "stalled + 1", "forgiven": "0"}
     if outcome.interrupted:
         changes["interruptions"] = "interruptions + 1"
+    if outcome.counts_release:
+        changes["releases"] = "releases + 1"
+    elif outcome.kind in ENDS_RELEASES:
+        changes["releases"] = "0"
     if outcome.crashed:
         changes["crashes"] = "crashes + 1"
     if outcome.suspect:
@@ -296,6 +303,11 @@ def store_progress(database: Database, worker_id: str, job: Job, text: str) -> N
 def _why_not_stored(database: Database, worker_id: str, job: Job) -> HandlerEnded:
     reason = database.read(lambda connection: cancel_request(connection, job.id, worker_id, job.claims))
     return LeaseGone() if reason is None else CancelRequested(reason)
+
+
+def _has_own_done(connection: Connection, worker_id: str, job: Job) -> bool:
+    """Only its owner writes that a job is done."""
+    return connection.execute(SELECT_OWN_DONE, _fence(worker_id, job)).first() is not None
 
 
 def _fence(worker_id: str, job: Job) -> dict[str, Any]:

@@ -72,6 +72,7 @@ jobs = _table(
     _number("max_attempts", "After this many failed attempts the job is dead.", 5),
     _number("crashes", "Times its process died while running it, since the checkpoint last changed."),
     _number("interruptions", "Times the guard interrupted it without spending an attempt."),
+    _number("releases", "Releases in a row because the database or the dispatcher failed while it ran."),
     _number(
         "suspect", "1 if its runner died while running it, or may have; such a job is claimed alone.", 0, SmallInteger
     ),

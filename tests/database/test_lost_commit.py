@@ -8,11 +8,14 @@ import mayfly
 from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.errors import CommitUnknown
+from mayfly.log import silent_log
 from mayfly.queue.outcome import DONE, Outcome, OutcomeKind, Settlement
 from mayfly.queue.rescue import held_jobs
 from mayfly.queue.settle import settle
 from mayfly.schema import metadata as tables
 from mayfly.schema.metadata import jobs
+from runner.job_runtime import JobTransaction
+from runner.settle_buffer import SettleBuffer
 from tests.database.factories import claim_jobs, make_settler, rows_of, servers_only
 from tests.database.lossy_proxy import Proxy, proxied
 from tests.factories import insert_rows
@@ -47,6 +50,22 @@ def producer(app: App, remote: Database) -> App:
     producing = App(app.settings, remote)
     use_app(producing)
     return producing
+
+
+def test_a_job_is_done_with_its_transaction(remote: Database, proxy: Proxy, database: Database) -> None:
+    """The row is read again: the job is counted as done, and neither a failure nor a lost lease is reported."""
+    insert_rows(database, 1)
+    [job] = claim_jobs(database, 1)
+    buffer = SettleBuffer(remote, make_settler(), silent_log())
+    transaction = JobTransaction(remote)
+    with transaction.open(job):
+        proxy.lose_next(b"COMMIT")
+
+    buffer.settle_in_transaction(transaction, Settlement(job, DONE, 5))
+
+    assert proxy.lost == 1
+    assert [row.status for row in rows_of(database, jobs)] == ["done"]
+    assert [(row.outcome, row.jobs) for row in rows_of(database, tables.totals)] == [("done", 1)]
 
 
 def test_a_job_is_never_enqueued_twice(producer: App, proxy: Proxy, database: Database) -> None:

@@ -8,11 +8,12 @@ from datetime import timedelta
 
 from dispatcher.exits import judge_lost
 from mayfly.db.database import Database
-from mayfly.job import Job
+from mayfly.job import Job, RareFields
 from mayfly.process.identity import Host, Process, start_time, this_host, this_process
 from mayfly.process.status_page import RunnerStatus, RunningJob
+from mayfly.queue.failure import Failure
 from mayfly.queue.outcome import DONE, Outcome, Settlement, Settler
-from mayfly.queue.policy import Backoff, RetryContext
+from mayfly.queue.policy import Backoff, RetryContext, after_failure
 from mayfly.queue.rescue import Rescued, close_lost, dead_runners, expired_jobs, held_jobs, rescue_runner
 from mayfly.queue.settle import settle
 from mayfly.schema import metadata as tables
@@ -109,12 +110,12 @@ def test_of_several_jobs_without_a_page_all_are_suspects(database: Database) -> 
 
 
 def test_a_single_job_without_a_page_has_crashed(database: Database) -> None:
-    """Nobody else can have been running."""
+    """No other job can have been running."""
     [job] = insert_rows(database, 1)
     claim_jobs(database)
     now = database.clock.now()
 
-    rescue(database, seen=None)
+    rescue(database, seen=None, crash="the runner disappeared")
 
     row = get_row(database, job)
     assert (row.status, row.suspect, row.attempts, row.crashes) == ("pending", 1, 0, 1)
@@ -128,7 +129,8 @@ def test_with_a_page_only_the_running_job_has_crashed(database: Database) -> Non
     jobs = insert_rows(database, 3)
     claim_jobs(database)
 
-    rescue(database, seen=RunnerStatus(running=(RunningJob(jobs[1], 0.0, None),)))
+    running = RunnerStatus(running=(RunningJob(jobs[1], 0.0, None),))
+    rescue(database, seen=running, crash="the runner disappeared")
 
     rows = [get_row(database, job) for job in jobs]
     assert [(row.crashes, row.suspect, row.attempts, row.status) for row in rows] == [
@@ -143,11 +145,39 @@ def test_the_third_crash_is_the_last(database: Database) -> None:
     [job] = insert_rows(database, 1, crashes=2, suspect=1)
     claim_jobs(database)
 
-    rescue(database, seen=None)
+    rescue(database, seen=None, crash="the runner disappeared")
 
     row = get_row(database, job)
     assert (row.status, row.crashes) == ("dead", 3)
     assert (row.last_error or "").startswith("crashed 3 times, at last: the runner disappeared")
+
+
+def test_the_death_of_a_dispatcher_is_no_crash(database: Database) -> None:
+    """The running job is released, counted as such, and run alone; after the eleventh time it is dead."""
+    [first, last] = insert_rows(database, 1) + insert_rows(database, 1, releases=10)
+    claim_jobs(database)
+    running = RunnerStatus(running=(RunningJob(first, 0.0, None), RunningJob(last, 0.0, None)))
+
+    rescue(database, seen=running)
+
+    rows = [get_row(database, job) for job in (first, last)]
+    assert [(row.status, row.attempts, row.crashes, row.releases, row.suspect) for row in rows] == [
+        ("pending", 0, 0, 1, 1),
+        ("dead", 1, 0, 10, 0),
+    ]
+    assert rows[1].last_error.startswith("released 10 times in a row, at last: the runner disappeared")
+
+
+def test_a_failure_ends_the_row_of_releases(database: Database) -> None:
+    """They are counted in a row: the handler had its chance between them."""
+    [job] = insert_rows(database, 1, releases=9)
+    [claimed] = claim_jobs(database)
+    outcome = after_failure(claimed, Failure.from_reason("no"), chances(database))
+
+    settle(database, make_settler(), [Settlement(claimed, outcome, 5)], {})
+
+    assert claimed.special == RareFields(releases=9)
+    assert get_row(database, job).releases == 0
 
 
 def test_what_the_runner_has_settled_meanwhile_stays(database: Database, rival: Database) -> None:
@@ -215,13 +245,15 @@ def found_dead(database: Database) -> list[str]:
     return [runner.worker_id for runner in dead_runners(database, HERE)]
 
 
-def rescue(database: Database, seen: RunnerStatus | None, totals_key: str = "dispatcher-1") -> Rescued:
+def rescue(
+    database: Database, seen: RunnerStatus | None, totals_key: str = "dispatcher-1", crash: str | None = None
+) -> Rescued:
     settler = Settler("worker-1", CYCLE, totals_key)
     return rescue_runner(
         database,
         settler,
         "default",
-        lambda job, held: judge_lost(job, held, seen, chances(database)),
+        lambda job, held: judge_lost(job, held, seen, chances(database), crash),
         {},
     )
 

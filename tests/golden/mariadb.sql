@@ -28,18 +28,18 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 -- claim
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim from a front
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs FORCE INDEX FOR ORDER BY (mayfly_jobs_claim) WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs FORCE INDEX FOR ORDER BY (mayfly_jobs_claim) WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at >= %(since)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- begin with a job
 BEGIN;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = %(id)s AND lane = %(lane)s AND status = 'pending' AND run_at <= %(now)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
@@ -50,16 +50,16 @@ SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pe
 
 -- jobs of a runner
 BEGIN;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND worker_id = %(worker_id)s;
 
 -- expired jobs
 BEGIN;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'processing' AND lease_until <= %(now)s;
 
 -- settle
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id IN (…) AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
-UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, duration_ms = %(duration_ms)s, started_at = %(started_at)s, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, releases = 0, duration_ms = %(duration_ms)s, started_at = %(started_at)s, last_error = %(last_error)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (%(job_id)s, %(attempt)s, %(worker_id)s, %(outcome)s, %(error)s, %(fingerprint)s, %(finished_at)s, %(duration_ms)s);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
@@ -248,7 +248,7 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (stat
 BEGIN;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) ORDER BY id FOR UPDATE;
 SELECT unique_key FROM mayfly_jobs WHERE live_key IN (%(key_0)s) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
-UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_jobs SET status = 'pending', run_at = %(now)s, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= %(now)s THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
 UPDATE mayfly_audit SET jobs = jobs + %(jobs)s WHERE done_at = %(done_at)s AND done_by = %(done_by)s AND verb = %(verb)s AND subject = %(subject)s;
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (%(done_at)s, %(done_by)s, %(via)s, %(verb)s, %(subject)s, %(jobs)s, %(reason)s);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > %(soon)s)) AND id > %(after_0)s ORDER BY id LIMIT %(size)s;
@@ -613,7 +613,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane_0)s AND 
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 0 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 1 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = 2 AND run_at <= %(now)s ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = %(lane)s AND status = 'pending' AND priority = %(priority)s AND run_at <= %(now)s ORDER BY run_at, id LIMIT %(size)s FOR UPDATE SKIP LOCKED;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = %(worker_id)s, locked_at = %(now)s, lease_until = %(lease_until)s, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
@@ -621,14 +621,14 @@ UPDATE mayfly_jobs SET lease_until = %(lease_until)s WHERE id = %(id)s AND worke
 SELECT cancel_reason FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
 -- finish outside work
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = %(finished_at)s, duration_ms = %(duration_ms)s, started_at = %(started_at)s WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (%(cycle_id)s, %(lane)s, %(type)s, %(outcome)s, %(worker_id)s, %(jobs)s, %(durations)s, %(waits)s) ON DUPLICATE KEY UPDATE jobs = VALUES(jobs), durations = VALUES(durations), waits = VALUES(waits);
 
 -- finish it again
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = %(id)s AND worker_id = %(owner)s AND claims = %(token)s;
 
 -- a request with a key
 BEGIN;

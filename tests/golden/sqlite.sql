@@ -35,18 +35,18 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 -- claim
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- claim from a front
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at >= :since AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- begin with a job
 BEGIN IMMEDIATE;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE id = :id AND lane = :lane AND status = 'pending' AND run_at <= :now;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- find interrupted jobs
@@ -57,16 +57,16 @@ SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pendi
 
 -- jobs of a runner
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND worker_id = :worker_id;
 
 -- expired jobs
 BEGIN IMMEDIATE;
-SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
+SELECT worker_id, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE lane = :lane AND status = 'processing' AND lease_until <= :now;
 
 -- settle
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id IN (…) AND worker_id = :owner AND claims = :token AND status = 'processing';
-UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, duration_ms = :duration_ms, started_at = :started_at, last_error = :last_error WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
+UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, releases = 0, duration_ms = :duration_ms, started_at = :started_at, last_error = :last_error WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 UPDATE mayfly_jobs SET status = 'pending', lease_until = NULL, worker_id = NULL, locked_at = NULL, attempts = attempts - 1, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_attempts (job_id, attempt, worker_id, outcome, error, fingerprint, finished_at, duration_ms) VALUES (:job_id, :attempt, :worker_id, :outcome, :error, :fingerprint, :finished_at, :duration_ms);
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
@@ -257,7 +257,7 @@ SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (stat
 BEGIN IMMEDIATE;
 SELECT id, status, unique_key, unique_scope, claims FROM mayfly_jobs WHERE id IN (…) AND (status IN ('dead', 'cancelled') OR (status = 'pending' AND run_at > :soon)) ORDER BY id;
 SELECT unique_key FROM mayfly_jobs WHERE unique_key IN (:key_0) AND unique_key IS NOT NULL AND (unique_scope = 'live' AND status IN ('pending', 'processing') OR unique_scope = 'pending' AND status = 'pending' AND claims = 0 OR unique_scope = 'time');
-UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
+UPDATE mayfly_jobs SET status = 'pending', run_at = :now, attempts = 0, crashes = 0, interruptions = 0, releases = 0, suspect = 0, stalled = 0, worker_id = NULL, locked_at = NULL, lease_until = NULL, started_at = NULL, finished_at = NULL, duration_ms = NULL, cancel_reason = NULL, waiting_for = NULL, expires_at = CASE WHEN expires_at <= :now THEN NULL ELSE expires_at END WHERE id IN (…) AND status IN ('dead', 'cancelled');
 UPDATE mayfly_audit SET jobs = jobs + :jobs WHERE done_at = :done_at AND done_by = :done_by AND verb = :verb AND subject = :subject;
 INSERT INTO mayfly_audit (done_at, done_by, via, verb, subject, jobs, reason) VALUES (:done_at, :done_by, :via, :verb, :subject, :jobs, :reason);
 SELECT id, id FROM mayfly_jobs WHERE id IN (…) AND ((status = 'dead') OR (status = 'cancelled') OR (status = 'pending' AND run_at > :soon)) AND id > :after_0 ORDER BY id LIMIT :size;
@@ -622,7 +622,7 @@ SELECT 0, COUNT(*) FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane_0 AND sta
 SELECT kind, name, paused_at, paused_until, paused_by, reason FROM mayfly_pauses;
 BEGIN IMMEDIATE;
 SELECT 0 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 0 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_0 UNION ALL SELECT 1 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 1 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_1 UNION ALL SELECT 2 FROM (SELECT id FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = 2 AND run_at <= :now ORDER BY run_at DESC, id DESC LIMIT 1) AS due_2;
-SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
+SELECT id, suspect + CASE WHEN expires_at IS NOT NULL OR checkpoint IS NOT NULL OR cancel_reason IS NOT NULL OR releases > 0 THEN 2 ELSE 0 END, type, payload, attempts, max_attempts, claims, crashes, interruptions, run_at, group_key FROM mayfly_jobs WHERE lane = :lane AND status = 'pending' AND priority = :priority AND run_at <= :now ORDER BY run_at, id LIMIT :size;
 UPDATE mayfly_jobs SET status = 'processing', worker_id = :worker_id, locked_at = :now, lease_until = :lease_until, started_at = NULL, attempts = attempts + 1, claims = claims + 1 WHERE id IN (…);
 
 -- extend
@@ -631,14 +631,14 @@ UPDATE mayfly_jobs SET lease_until = :lease_until WHERE id = :id AND worker_id =
 SELECT cancel_reason FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- finish outside work
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 SELECT id FROM mayfly_cycles WHERE finished_at IS NOT NULL ORDER BY id DESC LIMIT 1;
 BEGIN IMMEDIATE;
 UPDATE mayfly_jobs SET status = 'done', lease_until = NULL, finished_at = :finished_at, duration_ms = :duration_ms, started_at = :started_at WHERE id = :id AND worker_id = :owner AND claims = :token AND status = 'processing';
 INSERT INTO mayfly_totals (cycle_id, lane, type, outcome, worker_id, jobs, durations, waits) VALUES (:cycle_id, :lane, :type, :outcome, :worker_id, :jobs, :durations, :waits) ON CONFLICT (cycle_id, lane, type, outcome, worker_id) DO UPDATE SET jobs = excluded.jobs, durations = excluded.durations, waits = excluded.waits;
 
 -- finish it again
-SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
+SELECT status, locked_at, id, type, lane, payload, attempts, max_attempts, claims, crashes, interruptions, suspect, run_at, group_key, stalled, forgiven, releases FROM mayfly_jobs WHERE id = :id AND worker_id = :owner AND claims = :token;
 
 -- a request with a key
 BEGIN IMMEDIATE;

@@ -98,6 +98,25 @@ def test_a_database_that_comes_back_in_time_is_hardly_noticed(
     assert_done_once(installed, ids)
 
 
+def test_a_restart_uses_no_attempt_of_a_job_in_its_transaction(
+    installed: Installation, restartable_server: PrivateServer
+) -> None:
+    """Its transaction is gone, which is not the handler's failure: the job is released, and runs again."""
+    gated_and_booked = '{"gate": "go", "booked": true}'
+    ids = installed.enqueue("witnessed", gated_and_booked, count=2, max_attempts=1)
+    cycle = installed.start("dispatcher", BATCH_SIZE="1", **SOON)
+    wait_until(lambda: started(installed) == 2, "all jobs run")
+
+    restartable_server.kill()
+    restartable_server.start()
+    installed.release_latch()
+    cycle.communicate(timeout=60)
+    finish(installed)
+
+    assert_done_once(installed, ids)
+    assert installed.rows("SELECT id FROM mayfly_attempts") == []
+
+
 def test_a_dead_database_is_a_sentence(installed: Installation, restartable_server: PrivateServer) -> None:
     """A cycle that finds no server ends with 1, and cron's mail says what to check."""
     ids = installed.enqueue("witnessed", '{"seconds": 0}')

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import psutil
@@ -26,6 +27,10 @@ def runs(installation: Installation) -> list[str]:
     """One line for each run that has begun."""
     path = installation.home / "runs"
     return path.read_text().splitlines() if path.exists() else []
+
+
+def has_begun(installation: Installation, times: int) -> bool:
+    return len(runs(installation)) == times
 
 
 def everything(installation: Installation) -> Sequence[Row[Any]]:
@@ -89,7 +94,7 @@ def test_a_runner_stopped_past_its_lease_changes_nothing(installation: Installat
     cycle.communicate(timeout=60)
 
     assert everything(installation) == settled
-    assert (settled[0].status, settled[0].attempts, settled[0].crashes, settled[0].claims) == ("done", 1, 1, 2)
+    assert (settled[0].status, settled[0].attempts, settled[0].crashes, settled[0].claims) == ("done", 1, 0, 2)
     assert len(runs(installation)) == 2
     assert "lost lease" in installation.log
     assert installation.processes() == []
@@ -195,9 +200,26 @@ def test_a_host_rescues_its_own_at_once(installation: Installation) -> None:
     found = [installation.job(job_id) for job_id in ids]
     assert max(job.finished_at for job in found) < lease_until
     assert [(job.status, job.attempts) for job in found] == [("done", 1)] * 3
-    assert [(job.crashes, job.suspect) for job in found] == [(0, 0), (1, 1), (0, 0)]
-    assert "crashed: the runner disappeared (its dispatcher or host died)" in installation.log
+    assert [(job.crashes, job.releases, job.suspect) for job in found] == [(0, 0, 0), (0, 1, 1), (0, 0, 0)]
     assert [run.split()[0] for run in runs(installation)].count(str(ids[1])) == 2
+
+
+def test_a_job_survives_the_deaths_of_its_dispatchers(embedded: Installation) -> None:
+    """Reboots are not its fault: after five of them it has neither a crash nor an attempt."""
+    [job_id] = embedded.enqueue("witnessed", GATED, max_attempts=1)
+    for number in range(1, 6):
+        cycle = embedded.start("dispatcher", **AT_ONCE)
+        wait_until(partial(has_begun, embedded, number), "the job runs")
+        for each in family(cycle):
+            each.kill()
+        cycle.communicate()
+    embedded.release_latch()
+
+    cycle = embedded.start("dispatcher", **AT_ONCE)
+    cycle.communicate(timeout=60)
+
+    job = embedded.job(job_id)
+    assert (job.status, job.attempts, job.crashes, job.releases) == ("done", 1, 0, 5)
 
 
 @pytest.mark.every_database

@@ -221,10 +221,10 @@ DISAPPEARED = "the runner disappeared (its dispatcher or host died)"
 
 @pytest.mark.parametrize("held", [1, 5])
 def test_a_page_left_behind_tells_who_was_running(held: int) -> None:
-    """The running job has crashed, its mates are released as they were."""
+    """The running job is released and counted as such, its mates are released as they were."""
     job = make_job(id=RUNNING)
 
-    assert judge_lost(job, held, BUSY, CHANCES) == (policy.after_crash(job, DISAPPEARED, CHANCES), None)
+    assert judge_lost(job, held, BUSY, CHANCES) == (policy.after_lost_runner(job, DISAPPEARED, CHANCES), None)
     assert judge_lost(make_job(id=RUNNING + 1), held, BUSY, CHANCES) == (RELEASED, None)
 
 
@@ -235,11 +235,22 @@ def test_a_page_that_names_nobody_acquits_all() -> None:
 
 @pytest.mark.parametrize("held", [1, 2, 1000])
 def test_without_a_page_the_number_held_decides(held: int) -> None:
-    """On another host: a single job surely was running, of several any may have been."""
+    """On another host: a single job surely was running, of several any may have been, and is run alone."""
+    job = make_job()
+    alone = Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
+
+    outcome, _ = judge_lost(job, held, None, CHANCES)
+
+    assert outcome == (policy.after_lost_runner(job, DISAPPEARED, CHANCES) if held == 1 else alone)
+
+
+@pytest.mark.parametrize("held", [1, 2])
+def test_a_crash_that_no_dispatcher_saw_is_the_jobs(held: int) -> None:
+    """In a long lane, whose runners outlive their dispatcher, and of external workers."""
     job = make_job()
 
-    assert judge_lost(job, held, None, CHANCES) == (
-        policy.after_crash_among(held, job, DISAPPEARED, CHANCES),
+    assert judge_lost(job, held, None, CHANCES, "gone") == (
+        policy.after_crash_among(held, job, "gone", CHANCES),
         None,
     )
 
@@ -259,7 +270,7 @@ def test_a_crash_over_several_jobs_accuses_none_of_them(killed_for: KilledFor | 
 
     assert outcome == Outcome(OutcomeKind.RELEASED, keeps_attempt=True, suspect=True)
     assert duration_ms == 12_000
-    assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CHANCES)[0] == outcome
+    assert judge_lost(make_job(id=RUNNING), 5, SEVERAL, CHANCES, "gone")[0] == outcome
 
 
 def test_whoever_was_not_among_several_is_no_suspect() -> None:

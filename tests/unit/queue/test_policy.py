@@ -233,6 +233,37 @@ def test_the_third_crash_is_the_last(attempt: int) -> None:
     assert outcome.attempt_ending is OutcomeKind.CRASHED
 
 
+@pytest.mark.parametrize(("releases", "seconds"), [(0, 2), (1, 4), (9, 1024)])
+def test_an_error_of_the_connection_spends_no_attempt(releases: int, seconds: float) -> None:
+    """The job is released with the backoff of as many failures, and its error is kept."""
+    job = make_job(attempt=1, max_attempts=1, special=RareFields(releases=releases))
+
+    outcome = policy.after_database_error(job, Failure.from_reason("away"), CHANCES)
+
+    assert (outcome.kind, outcome.keeps_attempt, outcome.counts_release) == (OutcomeKind.RELEASED, True, True)
+    assert (outcome.run_at, outcome.error) == (NOON + timedelta(seconds=seconds), "away")
+
+
+def test_the_eleventh_error_of_the_connection_is_a_failure() -> None:
+    """In a row: no error of the database is retried for ever."""
+    job = make_job(special=RareFields(releases=10))
+    failure = Failure.from_reason("away")
+
+    assert policy.after_database_error(job, failure, CHANCES) == policy.after_failure(job, failure, CHANCES)
+
+
+def test_a_job_dies_with_its_eleventh_dispatcher() -> None:
+    """Ten may be bad luck; a handler may also kill its parent."""
+    outcomes = [
+        policy.after_lost_runner(make_job(special=RareFields(releases=releases)), "gone", CHANCES)
+        for releases in (0, 9, 10)
+    ]
+
+    assert [each.kind for each in outcomes] == [OutcomeKind.RELEASED, OutcomeKind.RELEASED, OutcomeKind.DEAD]
+    assert [(each.keeps_attempt, each.crashed) for each in outcomes[:2]] == [(True, False)] * 2
+    assert outcomes[2].error == "released 10 times in a row, at last: gone"
+
+
 @pytest.mark.parametrize(("crashes", "forgiven"), [(0, 19), (1, 18), (0, 25)])
 def test_the_twentieth_crash_without_a_slice_is_the_last(crashes: int, forgiven: int) -> None:
     """However far the job got between them."""
