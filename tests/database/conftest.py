@@ -12,12 +12,13 @@ from mayfly.client import App, use_app
 from mayfly.db.database import Database
 from mayfly.settings import load_settings
 from tests.app_package import NAME, write_app_package
+from tests.declared_handlers import use_basic_handlers
 
 
 @pytest.fixture(autouse=True)
 def _few_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The default would import every handler there is."""
-    monkeypatch.setenv("HANDLERS", "tests.basic_handlers")
+    use_basic_handlers(monkeypatch)
 
 
 @pytest.fixture

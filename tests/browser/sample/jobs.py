@@ -49,8 +49,8 @@ def insert_jobs(connection: Connection, now: datetime, chance: Random) -> list[D
 
 
 DEFAULTS: dict[str, Any] = {
-    "priority": 1, "attempts": 0, "max_attempts": 5, "crashes": 0, "interruptions": 0, "releases": 0, "suspect": 0, "claims": 0,
-    "slices": 0, "stalled": 0, "unique_scope": "live", "forgiven": 0,
+    "priority": 1, "attempts": 0, "max_attempts": 5, "crashes": 0, "interruptions": 0, "suspect": 0, "claims": 0,
+    "releases": 0, "slices": 0, "stalled": 0, "unique_scope": "live", "forgiven": 0,
 }  # fmt: skip
 
 

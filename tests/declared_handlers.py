@@ -1,0 +1,27 @@
+"""tests.basic_handlers as the only declared handlers.
+
+A process that runs tests also imports handlers/, which declares the same types, and declarations are global.
+"""
+
+from importlib import import_module
+
+import pytest
+
+from mayfly import registry
+from mayfly.registry import Handler
+
+
+def declared_by(module: str) -> dict[str, Handler]:
+    """What the import of the module declares; nothing else changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "_declared", {})
+        import_module(module)
+        return dict(registry.declared())
+
+
+BASIC = declared_by("tests.basic_handlers")
+
+
+def use_basic_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HANDLERS", "tests.basic_handlers")
+    monkeypatch.setattr(registry, "_declared", dict(BASIC))
