@@ -16,7 +16,7 @@ def torture(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=LIMIT_SECONDS)
 
 
-@pytest.mark.slow  # until totals are exact after the death of a runner with ack="each": the check finds that at random
+@pytest.mark.slow  # until totals are exact after the death of a runner with ack="each": found at random
 def test_ten_seconds_of_faults_on_sqlite() -> None:
     """No job is lost or doubled, and everything else that the guarantees promise holds."""
     done = torture("--minutes", "0.17", "--hosts", "2", "--database", "sqlite")
